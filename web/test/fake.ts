@@ -11,7 +11,7 @@ export class FakeTransport {
   readonly closed: Promise<{ reason: string }>;
   readonly incomingUnidirectionalStreams: ReadableStream<ReadableStream<Uint8Array>>;
   readonly incomingBidirectionalStreams: ReadableStream<unknown>;
-  readonly datagrams = { readable: new ReadableStream() };
+  readonly datagrams: { readable: ReadableStream<Uint8Array> };
   /** requests are the messages with which the page has opened its request streams. */
   readonly requests: Uint8Array[] = [];
   /** answers are the relay's ends of these streams. */
@@ -20,11 +20,13 @@ export class FakeTransport {
   answer = (_n: number): Uint8Array => new Uint8Array();
   private streams!: ReadableStreamDefaultController<ReadableStream<Uint8Array>>;
   private asked!: ReadableStreamDefaultController<unknown>;
+  private arriving!: ReadableStreamDefaultController<Uint8Array>;
   private end!: (info: { reason: string }) => void;
 
   constructor() {
     FakeTransport.latest = this;
     this.closed = new Promise((resolve) => (this.end = resolve));
+    this.datagrams = { readable: new ReadableStream({ start: (c) => void (this.arriving = c) }) };
     this.incomingUnidirectionalStreams = new ReadableStream({ start: (c) => void (this.streams = c) });
     this.incomingBidirectionalStreams = new ReadableStream({ start: (c) => void (this.asked = c) });
   }
@@ -39,6 +41,11 @@ export class FakeTransport {
       }),
     );
     return cancelled;
+  }
+
+  /** datagram sends a datagram to the page. */
+  datagram(...bytes: number[]): void {
+    this.arriving.enqueue(new Uint8Array(bytes));
   }
 
   /** ask opens a request stream to the page with a message. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Dialer } from "../src/moqt/dialer.js";
 import { maxWaiting, Message, RequestCode, RequestError, Subscription } from "../src/moqt/session.js";
-import { writeProperties, Writer } from "../src/moqt/wire.js";
+import { ProtocolError, writeProperties, Writer } from "../src/moqt/wire.js";
 import { connect, FakeTransport, settle } from "./fake.js";
 
 /** control is a control stream with SETUP and GOAWAY. */
@@ -124,4 +124,48 @@ test("a namespace that was announced ends when the relay ends or resets the requ
     await settle();
     assert.equal(reason, "the relay has ended the broadcast", how);
   }
+});
+
+test("a receiver that fails ends the stream, not the session", async () => {
+  const session = await connect();
+  const relay = FakeTransport.latest;
+  relay.answer = () => new Writer().int(Message.SubscribeOK).byte(0).byte(2).int(1).int(0).bytes; // alias 1
+  let received = 0;
+  const s = await session.subscribe({ namespace: ["a"], name: "v" }, {}, () => {
+    received++;
+    throw new ProtocolError("of the media");
+  });
+  let closed = false;
+  void session.closed.then(() => (closed = true));
+  const stream = relay.open(0x10, 1, 0, 0, 0, 1, 7);
+  await settle();
+  assert.deepEqual([received, stream.length, closed], [1, 1, false], "it is cancelled");
+  relay.datagram(0x00, 1, 0, 0, 0, 7);
+  await settle();
+  relay.datagram(0x00, 1, 0, 1, 0, 7);
+  await settle();
+  assert.deepEqual([received, closed], [3, false]);
+  s.cancel();
+});
+
+test("a fetch whose receiver fails is cancelled", async () => {
+  const session = await connect();
+  const relay = FakeTransport.latest;
+  const answers = ["subscribed", "fetched"].map(() => new Uint8Array());
+  answers[0] = new Writer().int(Message.SubscribeOK).byte(0).byte(5).raw(Uint8Array.of(1, 1, 9, 5, 2)).bytes;
+  answers[1] = new Writer().int(Message.FetchOK).byte(0).byte(4).raw(Uint8Array.of(0, 5, 2, 0)).bytes;
+  relay.answer = (n) => answers[n]!;
+  const s = await session.subscribe({ namespace: ["a"], name: "v" }, {}, () => {});
+  assert.ok(s.largest);
+  let closed = false;
+  void session.closed.then(() => (closed = true));
+  const fetched = session.fetchBefore(s, () => {
+    throw new ProtocolError("of the media");
+  });
+  await settle();
+  const stream = relay.open(0x05, 2, 0x1c, 5, 0, 0, 1, 7);
+  await fetched;
+  await settle();
+  assert.deepEqual([stream.length, closed], [1, false]);
+  s.cancel();
 });

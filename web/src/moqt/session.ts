@@ -95,6 +95,19 @@ export class RequestError extends Error {
   }
 }
 
+/** ReceiverError says that what takes objects has failed. The relay is not to blame, whatever the cause. */
+class ReceiverError extends Error {
+  override name = "ReceiverError";
+}
+
+function hand(o: MediaObject, receive: (o: MediaObject) => void): void {
+  try {
+    receive(o);
+  } catch (cause) {
+    throw new ReceiverError("an object cannot be used", { cause });
+  }
+}
+
 export interface SessionOptions {
   /** url of the relay, https://host:port/path. */
   url: string;
@@ -181,8 +194,10 @@ export class Session {
     for (;;) {
       const { value, done } = await streams.read();
       if (done) return;
-      this.readData(new StreamReader(value)).catch((error: unknown) => {
-        if (error instanceof ProtocolError) this.fail(error); // else the stream was reset
+      const r = new StreamReader(value);
+      this.readData(r).catch((error: unknown) => {
+        if (error instanceof ProtocolError) this.fail(error);
+        else r.cancel(ResetCode.Cancelled); // if it was not reset, its receiver has failed, and reads no more of it
       });
     }
   }
@@ -250,7 +265,11 @@ export class Session {
     for (;;) {
       const { value, done } = await datagrams.read();
       if (done) return;
-      this.readDatagram(new Parser(value));
+      try {
+        this.readDatagram(new Parser(value));
+      } catch (error) {
+        if (!(error instanceof ReceiverError)) throw error;
+      }
     }
   }
 
@@ -564,7 +583,7 @@ export class Subscription {
   }
 
   deliver(o: MediaObject): void {
-    if (!this.ended) this.receive(o);
+    if (!this.ended) hand(o, this.receive);
   }
 
   update(body: Writer): Promise<void> {
@@ -635,14 +654,15 @@ class Fetch {
         const length = await r.int();
         if (length > maxObject) return r.cancel(ResetCode.Cancelled);
         first = false;
-        this.receive({
+        const o: MediaObject = {
           group,
           object,
           subgroup,
           status: 0,
           payload: await r.bytes(length),
           ...(properties && { properties: readProperties(properties) }),
-        });
+        };
+        hand(o, this.receive);
       }
     } finally {
       this.resolve();
