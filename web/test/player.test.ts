@@ -266,3 +266,39 @@ test("a frame that the decoder refuses ends the session, and drawing goes on", a
   p.stop();
   Object.assign(globalThis, replaced);
 });
+
+test("content that fails again and again is asked for less and less often", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout", "setInterval"] });
+  let wall = 0;
+  t.mock.method(performance, "now", () => wall);
+  const catalog = new TextEncoder().encode(
+    msfCatalog([{ name: "v", role: "video", packaging: "loc", codec: "vp09.1" }]),
+  );
+  const subscribe = async (name: TrackName, _: unknown, take: (o: MediaObject) => void) => {
+    if (name.name === "catalog") take({ group: 0, object: 0, subgroup: 0, status: 0, payload: catalog });
+    return { done: new Promise(() => {}), cancel: () => {} } as unknown as Subscription;
+  };
+  const ends: ((reason: string) => void)[] = [];
+  const connect = async () => {
+    const closed = new Promise<string>((resolve) => ends.push(resolve));
+    return { closed, subscribe, close: () => {}, rtt: async () => 0, report: async () => true } as unknown as Session;
+  };
+  const { p } = player(connect);
+  void p.run();
+  /** pause ends the session after it has played for a time, and returns how long the player waits. */
+  const pause = async (played: number) => {
+    const before = ends.length;
+    await settle();
+    wall += played;
+    ends.at(-1)!("over");
+    for (let waited = 0; ; waited += 500) {
+      await settle();
+      if (ends.length > before) return waited;
+      t.mock.timers.tick(500);
+    }
+  };
+  const pauses = [];
+  for (const played of [0, 0, 0, 5000, 0]) pauses.push(await pause(played));
+  assert.deepEqual(pauses, [500, 1000, 2000, 500, 1000]);
+  p.stop();
+});

@@ -2,7 +2,7 @@ import { RequestError, type MediaObject, type Session, type Subscription } from 
 import { Dialer } from "../moqt/dialer.js";
 import { type Filter, nextGroup } from "../moqt/filter.js";
 import type { Namespace, Playback } from "../moqt/wire.js";
-import { messageOf, pauses, sleep } from "../ui/dom.js";
+import { messageOf, pauses, proven, sleep } from "../ui/dom.js";
 import { Audio } from "./audio.js";
 import { catalogNames, parseCatalog, type Track } from "./catalog.js";
 import { chooseInterval, Renditions } from "./chooser.js";
@@ -121,9 +121,10 @@ export class Player {
         this.session = session; // reset closes it
         const over = new Promise<string>((resolve) => (this.over = resolve));
         await this.begin(session);
-        wait = pauses();
+        const began = performance.now();
         if (!this.stopped) this.options.tell("");
         await Promise.race([session.closed, over]);
+        if (performance.now() - began >= proven) wait = pauses();
       } catch (error) {
         if (!this.stopped) this.options.tell(explain(error));
       }

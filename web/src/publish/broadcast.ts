@@ -2,7 +2,7 @@ import { msfCatalog, type Track } from "../media/catalog.js";
 import { Dialer } from "../moqt/dialer.js";
 import { type IncomingRequest, RequestCode, type Session } from "../moqt/session.js";
 import type { Namespace } from "../moqt/wire.js";
-import { messageOf, pauses, sleep } from "../ui/dom.js";
+import { messageOf, pauses, proven, sleep } from "../ui/dom.js";
 import { PublishedTrack } from "./track.js";
 
 const catalogPriority = 16;
@@ -59,9 +59,10 @@ export class Broadcast {
         this.session = session;
         session.serve = (r) => void this.serve(r).catch(() => {}); // the request is over
         const { ended } = await session.publishNamespace(this.namespace);
-        wait = pauses();
+        const began = performance.now();
         if (!this.stopped) this.tell("Live.", true);
         const reason = await Promise.race([session.closed, ended]);
+        if (performance.now() - began >= proven) wait = pauses();
         session.close(); // the relay may have ended the announcement only
         if (!this.stopped) this.tell(`Not live: ${reason}. Connecting again…`, false);
       } catch (error) {

@@ -37,6 +37,9 @@ export function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
+/** A session that has worked for this time, in milliseconds, was no failure: the pauses begin anew. */
+export const proven = 5000;
+
 /** pauses are the milliseconds to wait before each further attempt to connect. */
 export function* pauses(): Generator<number, number> {
   for (let ms = 500; ; ms = Math.min(ms * 2, 8000)) yield ms;

@@ -1,7 +1,7 @@
 import { RequestError, type Session } from "../moqt/session.js";
 import type { Namespace } from "../moqt/wire.js";
 import { connect, countViewers, nameOf, type Relay } from "../relay.js";
-import { inView, make, messageOf, pauses, sleep } from "./dom.js";
+import { inView, make, messageOf, pauses, proven, sleep } from "./dom.js";
 
 const viewersInterval = 5000; // ms
 
@@ -24,8 +24,9 @@ export class LiveList {
       try {
         const session = await connect(this.relay.origin, token);
         await this.follow(session);
-        wait = pauses();
+        const began = performance.now();
         await session.closed;
+        if (performance.now() - began >= proven) wait = pauses();
       } catch (error) {
         this.state.textContent = `The relay cannot be reached: ${messageOf(error)}.`;
       }
