@@ -302,3 +302,41 @@ test("content that fails again and again is asked for less and less often", asyn
   assert.deepEqual(pauses, [500, 1000, 2000, 500, 1000]);
   p.stop();
 });
+
+test("sound that the browser cannot decode is left out", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout", "setInterval"] });
+  const track = (name: string, role: "audio" | "video", codec: string) =>
+    ({ name, role, packaging: "loc", codec }) as const;
+  const [video, odd, wrong, opus] = [
+    track("v", "video", "vp09.1"), track("odd", "audio", "ac-4"), track("wrong", "audio", ""),
+    track("opus", "audio", "opus"),
+  ];
+  class Decoder extends FakeDecoder {
+    static override isConfigSupported = async ({ codec }: { codec?: string } = {}) => {
+      if (codec === "") throw new TypeError("no codec");
+      return { supported: codec === "opus" };
+    };
+  }
+  const replaced = { AudioDecoder: globalThis.AudioDecoder };
+  Object.assign(globalThis, { AudioDecoder: Decoder });
+  for (const [tracks, wanted] of [
+    [[video, odd, wrong, opus], ["v", "opus"]],
+    [[video, odd, wrong], ["v"]],
+  ] as const) {
+    const catalog = new TextEncoder().encode(msfCatalog([...tracks]));
+    const asked: string[] = [];
+    const subscribe = async (name: TrackName, _: unknown, take: (o: MediaObject) => void) => {
+      if (name.name === "catalog") take({ group: 0, object: 0, subgroup: 0, status: 0, payload: catalog });
+      else asked.push(name.name);
+      return { done: new Promise(() => {}), cancel: () => {} } as unknown as Subscription;
+    };
+    const session = { closed: new Promise(() => {}), subscribe, close: () => {}, rtt: async () => 0 };
+    const { p, told } = player(async () => session as unknown as Session);
+    void p.run();
+    await settle();
+    assert.deepEqual(asked, wanted);
+    assert.equal(told.at(-1), "");
+    p.stop();
+  }
+  Object.assign(globalThis, replaced);
+});

@@ -160,7 +160,7 @@ export class Player {
     this.options.tell("Loading…");
     const tracks = (await this.load(session)).filter((t) => !this.element || ElementOutput.plays(t));
     this.videos = await playable(tracks.filter((t) => t.role === "video"));
-    const audio = tracks.find((t) => t.role === "audio");
+    const audio = await audible(tracks.filter((t) => t.role === "audio"));
     if (this.stopped) return;
     if (this.videos.length === 0 && !audio) throw new Error("this browser can play none of the tracks");
     const video = this.chosen ?? this.videos[0];
@@ -277,17 +277,15 @@ export class Player {
   private decode(lane: Lane, description: Uint8Array<ArrayBuffer> | undefined): (frame: Frame) => void {
     const { track } = lane;
     const failed = (error: Error) => this.fail("The decoder", error);
-    const common = { codec: track.codec, ...(description && { description }) };
     if (track.role === "audio") {
-      const config = { ...common, sampleRate: track.sampleRate ?? 48_000, numberOfChannels: track.channels ?? 2 };
-      const audio = new Audio(config, this.context, this.gain, this.clock, failed);
+      const audio = new Audio(audioConfig(track, description), this.context, this.gain, this.clock, failed);
       lane.audio = audio;
       return (frame) => {
         this.clock.arrived(frame.time, performance.now());
         audio.push(frame);
       };
     }
-    const config = { ...common, optimizeForLatency: true };
+    const config = { codec: track.codec, ...(description && { description }), optimizeForLatency: true };
     const video = new VideoDecoding(config, (p) => this.screen.add(p), () => this.screen.room, failed);
     lane.video = video;
     return (frame) => {
@@ -482,6 +480,25 @@ async function playable(tracks: Track[]): Promise<Track[]> {
   return tracks
     .filter((_, i) => supported[i])
     .sort((a, b) => (b.height ?? 0) - (a.height ?? 0) || (b.bitrate ?? 0) - (a.bitrate ?? 0));
+}
+
+/** audible returns the first track of sound that this browser can decode, if there is one. Video plays without, too. */
+async function audible(tracks: Track[]): Promise<Track | undefined> {
+  for (const t of tracks) if (!hasWebCodecs() || (await decodesAudio(t))) return t;
+  return undefined;
+}
+
+async function decodesAudio(t: Track): Promise<boolean> {
+  try {
+    return (await AudioDecoder.isConfigSupported(audioConfig(t, newDemuxer(t).description))).supported === true;
+  } catch {
+    return false; // no valid configuration, or no valid init segment
+  }
+}
+
+function audioConfig(t: Track, description: Uint8Array<ArrayBuffer> | undefined): AudioDecoderConfig {
+  const { codec, sampleRate = 48_000, channels: numberOfChannels = 2 } = t;
+  return { codec, sampleRate, numberOfChannels, ...(description && { description }) };
 }
 
 function hasWebCodecs(): boolean {
