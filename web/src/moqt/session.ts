@@ -408,7 +408,7 @@ export class Session {
     return answer?.type === Message.RequestOK ? readParameters(answer.body, this.draft).largest : undefined;
   }
 
-  /** subscribeNamespace tells which namespaces below a prefix have publishers, from now on. */
+  /** subscribeNamespace tells which namespaces below a prefix have publishers, until the session is over. */
   async subscribeNamespace(prefix: Namespace, changed: (suffix: Namespace, there: boolean) => void): Promise<void> {
     const body = new Writer().int(this.takeID()).namespace(prefix);
     writeParameters(body, this.authorized({}), this.draft);
@@ -421,6 +421,7 @@ export class Session {
           if (m.type === Message.Namespace) changed(m.body.namespace(), true);
           if (m.type === Message.NamespaceDone) changed(m.body.namespace(), false);
         }
+        throw new Error("the relay tells no more what is live");
       })(),
     );
   }

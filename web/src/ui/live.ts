@@ -21,8 +21,9 @@ export class LiveList {
   /** run keeps the list until the page is left. */
   async run(token?: string): Promise<never> {
     for (let wait = pauses(); ; ) {
+      let session: Session | undefined;
       try {
-        const session = await connect(this.relay.origin, token);
+        session = await connect(this.relay.origin, token);
         await this.follow(session);
         const began = performance.now();
         await session.closed;
@@ -30,6 +31,7 @@ export class LiveList {
       } catch (error) {
         this.state.textContent = `The relay cannot be reached: ${messageOf(error)}.`;
       }
+      session?.close(); // the relay may have ended the request only
       this.items.clear();
       this.list.replaceChildren();
       await sleep(wait.next().value);
