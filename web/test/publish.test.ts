@@ -3,6 +3,7 @@ import { test } from "node:test";
 import type { IncomingRequest, Session } from "../src/moqt/session.js";
 import { Message, RequestError } from "../src/moqt/session.js";
 import { Broadcast } from "../src/publish/broadcast.js";
+import { Capture, type Settings } from "../src/publish/capture.js";
 import { Delivery, maxUnsent } from "../src/publish/delivery.js";
 import { framesOf } from "../src/publish/frames.js";
 import { PublishedTrack } from "../src/publish/track.js";
@@ -157,6 +158,52 @@ test("what a slow network cannot take is left out up to the next group", async (
   await settle();
   assert.deepEqual(streams.map((s) => s.ended), ["aborted", "aborted", "closed"]);
   assert.equal(streams[2]!.writes.length, 2, "a header, and an object");
+});
+
+test("sound that was encoded is closed", async () => {
+  let open = 0;
+  class Sound {
+    readonly [field: string]: unknown;
+    constructor(init: object) {
+      Object.assign(this, init);
+      open++;
+    }
+    copyTo(): void {}
+    close = () => void open--;
+  }
+  const encoded: unknown[] = [];
+  class Encoder {
+    state = "unconfigured";
+    configure = () => void (this.state = "configured");
+    encode = (sound: unknown) => void encoded.push(sound);
+    close = () => void (this.state = "closed");
+  }
+  const sounds = Array.from({ length: 15 }, (_, i) =>
+    new Sound({ timestamp: i * 10_000, numberOfChannels: 1, numberOfFrames: 480, sampleRate: 48_000 }));
+  class Processor {
+    readonly readable = new ReadableStream({
+      start: (c) => {
+        for (const s of sounds) c.enqueue(s);
+        c.close();
+      },
+    });
+  }
+  const replaced = { AudioData: globalThis.AudioData, AudioEncoder: globalThis.AudioEncoder };
+  Object.assign(globalThis, { AudioData: Sound, AudioEncoder: Encoder, MediaStreamTrackProcessor: Processor });
+  try {
+    const track = { stop: () => {} };
+    const stream = { getVideoTracks: () => [], getAudioTracks: () => [track], getTracks: () => [track] };
+    const broadcast = { track: () => ({}), describe: () => {} } as unknown as Broadcast;
+    const settings = { audioBitrate: 64_000, group: 2000, priorities: {} } as unknown as Settings;
+    const capture = new Capture(stream as unknown as MediaStream, broadcast, settings, (error) => assert.fail(error));
+    capture.start();
+    await settle();
+    capture.stop();
+    assert.equal(encoded.length, 5, "the first ones tell the time");
+    assert.equal(open, 0);
+  } finally {
+    Object.assign(globalThis, { ...replaced, MediaStreamTrackProcessor: undefined });
+  }
 });
 
 test("an element whose first picture cannot be taken gives the others", async () => {

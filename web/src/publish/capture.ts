@@ -190,7 +190,11 @@ export class Capture {
           bitrate: config.bitrate,
         });
       }
-      if (encoder.state === "configured") encoder.encode(retimed(sound, time));
+      if (encoder.state === "configured") {
+        const timed = retimed(sound, time);
+        encoder.encode(timed);
+        timed.close();
+      }
       sound.close();
     }
   }
