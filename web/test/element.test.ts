@@ -8,8 +8,10 @@ import type { MediaObject } from "../src/moqt/session.js";
 class FakeBuffer extends EventTarget {
   static latest: FakeBuffer;
   readonly appended: string[] = [];
-  readonly buffered = { length: 0 };
+  buffered: { length: number; start?: () => number } = { length: 0 };
+  readonly removed: number[][] = [];
   updating = false;
+  full = false;
 
   constructor() {
     super();
@@ -20,15 +22,26 @@ class FakeBuffer extends EventTarget {
     this.appended.push(type);
   }
 
+  remove(...range: number[]): void {
+    this.removed.push(range);
+  }
+
   appendBuffer(b: Uint8Array): void {
+    if (this.full) throw new DOMException("full", "QuotaExceededError");
     this.appended.push(new TextDecoder().decode(b));
     this.dispatchEvent(new Event("updateend"));
   }
 }
 
 class FakeSource extends EventTarget {
-  readonly readyState = "open";
+  static latest: FakeSource;
+  readyState = "open";
   addSourceBuffer = () => new FakeBuffer();
+
+  constructor() {
+    super();
+    FakeSource.latest = this;
+  }
 }
 
 Object.assign(globalThis, { MediaSource: FakeSource });
@@ -38,8 +51,8 @@ URL.revokeObjectURL = () => {};
 /** left is how many seconds the element still has to show. */
 function output(left: () => number) {
   const buffered = { length: 1, start: () => 0, end: () => 10 + left() };
-  const video = { buffered, currentTime: 10, paused: false, src: "" };
-  return new ElementOutput(video as unknown as HTMLVideoElement, 200);
+  const video = Object.assign(new EventTarget(), { buffered, currentTime: 10, paused: false, src: "" });
+  return new ElementOutput(video as unknown as HTMLVideoElement, 200, (error) => assert.fail(String(error)));
 }
 
 const bytes = (text: string) => new TextEncoder().encode(text);
@@ -95,4 +108,38 @@ test("a rendition that is not wanted any more does not play", async () => {
   assert.deepEqual(FakeBuffer.latest.appended, [
     "init high", "high 1.0", "high 2.0", "high 2.1", 'video/mp4; codecs="least"', "init least", "least 3.0",
   ]);
+});
+
+test("media that the element cannot parse ends the session", async () => {
+  const failures: string[] = [];
+  const video = Object.assign(new EventTarget(), {
+    buffered: { length: 0 }, src: "", currentTime: 0, error: null as { message: string } | null,
+  });
+  const element = new ElementOutput(video as unknown as HTMLVideoElement, 200, (e) => failures.push(String(e)));
+  const take = await element.add(track("high"), () => true);
+  video.dispatchEvent(new Event("error"));
+  assert.deepEqual(failures, [], "that was an earlier source's");
+  video.error = { message: "no frame" };
+  video.dispatchEvent(new Event("error"));
+  FakeSource.latest.readyState = "ended";
+  take(object("high", 1, 0));
+  assert.deepEqual(failures, ["Error: no frame", "Error: the browser takes no more media"]);
+  element.reset();
+  FakeSource.latest.readyState = "closed";
+  FakeBuffer.latest.dispatchEvent(new Event("updateend"));
+  assert.equal(failures.length, 2, "a buffer of an earlier session says nothing");
+});
+
+test("a full buffer loses nothing", async () => {
+  const element = output(() => 1);
+  const take = await element.add(track("high"), () => true);
+  take(object("high", 1, 0));
+  const buffer = FakeBuffer.latest;
+  [buffer.full, buffer.buffered] = [true, { length: 1, start: () => 2 }];
+  take(object("high", 1, 1));
+  take(object("high", 1, 2));
+  assert.deepEqual(buffer.removed, [[2, 9], [2, 9]], "what was played");
+  [buffer.full, buffer.buffered] = [false, { length: 0 }];
+  element.adjust();
+  assert.deepEqual(buffer.appended, ["init high", "high 1.0", "high 1.1", "high 1.2"]);
 });

@@ -3,6 +3,8 @@ import type { Track } from "./catalog.js";
 
 /** What has been played is kept for this time, in seconds. */
 const kept = 10;
+/** If the buffer is full, only this much of it is kept, in seconds. */
+const least = 1;
 /** Beyond this distance from the target the element jumps, in seconds. */
 const jump = 1;
 
@@ -37,7 +39,11 @@ export class ElementOutput {
   constructor(
     private readonly video: HTMLVideoElement,
     public target: number,
+    private readonly failed: (error: unknown) => void,
   ) {
+    video.addEventListener("error", () => {
+      if (video.error) failed(new Error(video.error.message || "the browser cannot play the media"));
+    });
     this.reset();
   }
 
@@ -95,7 +101,8 @@ export class ElementOutput {
   }
 
   private feed(b: Fill): void {
-    if (b.buffer.updating || this.source.readyState !== "open") return;
+    if (b.buffer.updating || !this.buffers.includes(b)) return;
+    if (this.source.readyState !== "open") return this.failed(new Error("the browser takes no more media"));
     const from = b.buffer.buffered.length > 0 ? b.buffer.buffered.start(0) : Infinity;
     if (from < this.video.currentTime - 2 * kept) {
       b.buffer.remove(from, this.video.currentTime - kept);
@@ -106,13 +113,27 @@ export class ElementOutput {
       b.buffer.changeType(next);
       next = b.queue.shift();
     }
-    if (next) b.buffer.appendBuffer(next as BufferSource);
+    if (next) this.append(b, next as BufferSource);
+  }
+
+  /** append fills a buffer. What a full one does not take waits until there is room: adjust tries again. */
+  private append(b: Fill, media: BufferSource): void {
+    try {
+      b.buffer.appendBuffer(media);
+    } catch (error) {
+      if (!(error instanceof Error) || error.name !== "QuotaExceededError") throw error;
+      b.queue.unshift(media);
+      const { buffered } = b.buffer;
+      const end = this.video.currentTime - least;
+      if (buffered.length > 0 && buffered.start(0) < end) b.buffer.remove(buffered.start(0), end);
+    }
   }
 
   /** adjust brings the element nearer to its target. It is called a few times a second. */
   adjust(): void {
     const { buffered } = this.video;
     const left = buffered.length > 0 ? buffered.end(buffered.length - 1) - this.video.currentTime : 0;
+    for (const b of this.buffers) if (b.queue.length > 0) this.feed(b);
     for (const b of this.buffers) if (b.next && left < scarce) this.change(b, b.next);
     if (buffered.length === 0) return;
     const end = buffered.end(buffered.length - 1);

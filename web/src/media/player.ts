@@ -91,7 +91,8 @@ export class Player {
     this.clock = new Clock(options.target);
     this.screen = new Screen(options.canvas);
     this.gain.connect(this.context.destination);
-    if (!hasWebCodecs()) this.element = new ElementOutput(options.video, options.target);
+    const failed = (error: unknown) => this.fail("Playback", error);
+    if (!hasWebCodecs()) this.element = new ElementOutput(options.video, options.target, failed);
   }
 
   set target(ms: number) {
@@ -411,7 +412,7 @@ export class Player {
     const choosing = setInterval(() => void this.decide(), chooseInterval);
     // Sound goes on while the page is hidden, when nothing is drawn.
     const timer = setInterval(() => {
-      this.element?.adjust();
+      this.attempt(() => this.element?.adjust());
       if (this.clock.adjust(performance.now())) this.screen.catchUp();
       if (document.hidden) this.attempt(() => this.advance());
     }, adjustInterval);
