@@ -143,6 +143,30 @@ test("a sequencer keeps the newest groups", (t) => {
   s.close();
 });
 
+test("a sequencer keeps a limited number of bytes behind a gap", (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { s, out } = sequencer();
+  const large = (group: number, n: number): MediaObject =>
+    ({ ...object(group, n), payload: { length: 16 << 20 } as Uint8Array<ArrayBuffer> });
+  s.push(large(1, 0));
+  for (let n = 2; n < 6; n++) s.push(large(1, n));
+  assert.equal(s.lost, 1);
+  s.push(object(1, 1));
+  s.push(object(1, 2));
+  assert.deepEqual(out, ["1.0"], "the rest of the group is over");
+  s.push(object(2, 0));
+  assert.deepEqual(out, ["1.0", "2.0"], "the next one need not wait");
+  for (let n = 2; n < 5; n++) s.push(large(2, n));
+  s.push(large(3, 0));
+  assert.deepEqual(out.slice(2), ["3.0"], "it follows at once");
+  for (let n = 1; n < 20; n++) s.push(large(3, n));
+  assert.equal(out.length, 22, "what is in order does not count");
+  for (let group = 4; group < 20; group++) s.push(large(group, 1));
+  s.push(object(20, 0));
+  assert.equal(out.at(-1), "20.0", "groups that cannot begin are left as well");
+  s.close();
+});
+
 test("a clock stays its target behind the fastest arrivals", () => {
   const c = new Clock(200);
   for (let wall = 1000; wall < 3000; wall += 40) c.arrived((wall - 950) * 1000, wall + (wall % 3) * 20);
@@ -178,6 +202,19 @@ test("what is muxed is demuxed", () => {
       assert.deepEqual([...frames[0]!.data], [...data]);
     }
   }
+});
+
+test("an object may not claim samples without end", () => {
+  const demuxer = newDemuxer({ name: "v", role: "video", packaging: "cmaf", codec: "vp09.00.40.08", init });
+  const payload = chunk(3, 1, { time: 1, duration: 1, key: true, data: new Uint8Array(1) });
+  const trun = Buffer.from(payload).indexOf("trun");
+  const claims = payload.slice();
+  claims[trun + 6] = 0; // samples have no fields
+  new DataView(claims.buffer).setUint32(trun + 8, 1 << 17);
+  const frames = (payload: Uint8Array<ArrayBuffer>) => demuxer.frames({ ...object(1, 0), payload });
+  assert.throws(() => frames(claims), /131072 samples/);
+  for (const end of [4, 40, payload.length - 1]) assert.throws(() => frames(payload.slice(0, end)), /within a box/);
+  assert.equal(frames(payload).length, 1, "they have left nothing");
 });
 
 test("sound has no description in vain", () => {

@@ -66,6 +66,7 @@ class CmafDemuxer implements Demuxer {
   }
 
   private append(b: Uint8Array<ArrayBuffer>): void {
+    checkSamples(b);
     const buffer = b.slice().buffer;
     this.file.appendBuffer(MP4BoxBuffer.fromArrayBuffer(buffer, this.offset));
     this.offset += b.byteLength;
@@ -85,6 +86,45 @@ class CmafDemuxer implements Demuxer {
       key: s.is_sync,
       data: new Uint8Array(s.data!),
     }));
+  }
+}
+
+/** The largest number of samples of an object, as in player/cmaf. */
+const maxSamples = 1 << 16;
+
+/**
+ * checkSamples refuses an object that claims too many samples: 30 bytes can claim four billion, and the library makes
+ * one after the other. Boxes must be whole, since the library puts those together that are not.
+ */
+function checkSamples(payload: Uint8Array): void {
+  let samples = 0;
+  for (const moof of boxes(payload)) {
+    if (moof.type !== "moof") continue;
+    for (const traf of boxes(moof.body)) {
+      if (traf.type !== "traf") continue;
+      for (const { type, body } of boxes(traf.body)) if (type === "trun") samples += sampleCount(body);
+    }
+  }
+  if (samples > maxSamples) throw new Error(`an object has ${samples} samples; at most ${maxSamples} are allowed`);
+}
+
+function sampleCount(trun: Uint8Array): number {
+  if (trun.length < 8) throw new Error("a trun box is too short");
+  return new DataView(trun.buffer, trun.byteOffset).getUint32(4);
+}
+
+/** boxes walks the boxes that fill b (ISO/IEC 14496-12 §4.2). */
+function* boxes(b: Uint8Array): Generator<{ type: string; body: Uint8Array }> {
+  for (let at = 0; at < b.length; ) {
+    const view = new DataView(b.buffer, b.byteOffset + at, b.length - at);
+    if (view.byteLength < 8) throw new Error("an object ends within a box");
+    let size = view.getUint32(0);
+    let header = 8;
+    if (size === 0) size = view.byteLength; // to the end
+    else if (size === 1 && view.byteLength >= 16) [size, header] = [Number(view.getBigUint64(8)), 16];
+    if (size < header || size > view.byteLength) throw new Error("an object ends within a box");
+    yield { type: String.fromCharCode(...b.subarray(at + 4, at + 8)), body: b.subarray(at + header, at + size) };
+    at += size;
   }
 }
 

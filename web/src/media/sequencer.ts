@@ -12,10 +12,22 @@ const maxLayers = 16;
 /** The largest number of groups at a time, as in player/sub. Media needs far fewer. */
 const maxGroups = 1024;
 
+/** How many bytes may wait behind a gap, as in player/sub. */
+const maxHeld = 64 << 20;
+/** What an object takes beside its bytes, roughly. */
+const overhead = 256;
+
+function sizeOf(o: MediaObject): number {
+  let size = o.payload.length + overhead;
+  for (const p of o.properties?.values() ?? []) size += typeof p === "number" ? overhead : p.length + overhead;
+  return size;
+}
+
 /** Group is what is known of a group that has not been left. */
 class Group {
   readonly objects = new Map<number, MediaObject>(); // that have not been released
   readonly latest = new Map<number, number>(); // the largest id that a subgroup has brought
+  held = 0; // bytes of these objects
   end = Infinity; // the number of objects, if it is known
   waited = 0; // what is missing before this object has been waited for
   private fetched = false;
@@ -23,11 +35,23 @@ class Group {
 
   add(o: MediaObject): void {
     if (o.status === endOfGroup) this.end = o.object;
-    else this.objects.set(o.object, o);
+    else if (!this.objects.has(o.object)) {
+      this.objects.set(o.object, o);
+      this.held += sizeOf(o);
+    }
     this.latest.set(o.subgroup, Math.max(o.object, this.latest.get(o.subgroup) ?? 0));
     if (o.status === endOfGroup) return;
     if (o.arrival) this.streamed = Math.min(this.streamed, o.object);
     else this.fetched = true;
+  }
+
+  /** take returns an object, and forgets it. */
+  take(object: number): MediaObject | undefined {
+    const o = this.objects.get(object);
+    if (!o) return undefined;
+    this.objects.delete(object);
+    this.held -= sizeOf(o);
+    return o;
   }
 
   /** mayBeFetched reports whether a missing object may still come by a fetch. */
@@ -63,6 +87,7 @@ export class Sequencer {
     if (before !== undefined && before !== o.object && o.status === 0) this.learn(o.subgroup);
     group.add(o);
     this.drain();
+    while (this.held() > maxHeld) this.leave();
     if (this.isOver(o)) return;
     setTimeout(() => {
       group.waited = Math.max(group.waited, o.object);
@@ -87,9 +112,9 @@ export class Sequencer {
   private drain(): void {
     if (this.group < 0 && !this.advance()) return;
     for (let group; (group = this.groups.get(this.group)); ) {
-      const next = group.objects.get(this.object);
+      const next = group.take(this.object);
       if (next) {
-        group.objects.delete(this.object++);
+        this.object++;
         this.release(next);
       } else if (this.object === group.end) {
         if (!this.advance()) break;
@@ -123,6 +148,23 @@ export class Sequencer {
     if (this.newest() === undefined) return;
     this.lost++;
     this.advance();
+    this.drain();
+  }
+
+  private held(): number {
+    let held = 0;
+    for (const group of this.groups.values()) held += group.held;
+    return held;
+  }
+
+  /** leave gives up the current group: too much waits behind its gap. If none can follow, all that waits goes. */
+  private leave(): void {
+    this.lost++;
+    if (!this.advance()) {
+      this.groups.clear();
+      this.object = Infinity; // the rest of the current group is over
+      if (this.group >= 0) this.groups.set(this.group, new Group());
+    }
     this.drain();
   }
 
