@@ -1,1 +1,1 @@
-import"./chunk-NBP3YUTM.js";import"./chunk-GWH7FMDG.js";import{b as t}from"./chunk-KVZGKNO3.js";var c=new URLSearchParams(location.search),a=c.get("broadcast"),r=t("player");if(a){let e=c.get("latency");e&&r.setAttribute("latency",e),r.setAttribute("broadcast",a)}else t("hint").hidden=!1;
+import"./chunk-MAP4AOH3.js";import"./chunk-COV2NZTP.js";import{b as t}from"./chunk-QYY5N45H.js";var c=new URLSearchParams(location.search),a=c.get("broadcast"),r=t("player");if(a){let e=c.get("latency");e&&r.setAttribute("latency",e),r.setAttribute("broadcast",a)}else t("hint").hidden=!1;

@@ -1,1 +1,1 @@
-import"./chunk-NBP3YUTM.js";import"./chunk-GWH7FMDG.js";import"./chunk-KVZGKNO3.js";
+import"./chunk-MAP4AOH3.js";import"./chunk-COV2NZTP.js";import"./chunk-QYY5N45H.js";
