@@ -51,7 +51,7 @@ func TestChaos(t *testing.T) {
 			starts = append(starts, now)
 		}
 		t.Logf("act %d: %d events, %d objects compared; for honest peers, %v", i, len(schedule),
-			r.received.Swap(0), r.forgetOmitted())
+			r.received.Swap(0), r.forgetHeard())
 	}
 	counts, err := r.relays[0].counts()
 	require.NoError(t, err)

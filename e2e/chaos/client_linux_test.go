@@ -122,7 +122,7 @@ func (c *client) after(l *life) (again bool, err error) {
 		return false, l.failure("it has lost its session")
 	}
 	if c.views {
-		if err := l.viewing.complete(!c.mortal, c.run.leftOut(c)); err != nil {
+		if err := l.viewing.complete(!c.mortal, c.run.heardOf(c, leftOut), c.run.heardOf(c, mayRepeat)); err != nil {
 			return false, fmt.Errorf("%s: %w", c.name(), err)
 		}
 	}

@@ -9,8 +9,9 @@
 // survives.
 //
 // Each subscriber's objects, and each player's packets, are compared as they arrive. At the end all of them must be
-// there, but for those that the relays have left out by their policy, as their logs say. The relays must hold no more
-// than after a first short act, and neither their logs nor the kernel's may have what nobody expects.
+// there once, but for those that the relays have left out by their policy, or may send twice, as their logs say. The
+// relays must hold no more than after a first short act, and neither their logs nor the kernel's may have what nobody
+// expects.
 //
 //	make chaos                     10 minutes
 //	make chaos CHAOS=30s SEED=7    the same seed makes the same schedule

@@ -47,26 +47,33 @@ type run struct {
 	played []event
 	plots  *plots
 
-	mu      sync.Mutex
-	links   map[string]string // conditions, by host
-	omitted []omission
+	mu    sync.Mutex
+	links map[string]string // conditions, by host
+	heard []omission
 }
 
-// omission is a message of a relay that leaves objects out.
+// Messages about objects that viewers may lack, or get twice.
+const (
+	leftOut   = "objects are left out"
+	mayRepeat = "objects may come twice"
+)
+
+// omission is such a message.
 type omission struct {
 	at          time.Time
 	relay, line string
 	Peer        netip.AddrPort
+	Msg         string
 	Why         media.Outcome
 	Objects     objects
 }
 
-// shownOmissions is how many a failure shows.
-const shownOmissions = 200
+// shown is how many a failure shows.
+const shown = 200
 
 // hear takes a message of a relay.
 func (r *run) hear(relay, line string) {
-	if strings.Contains(line, `"objects are left out"`) {
+	if strings.Contains(line, `"`+leftOut+`"`) || strings.Contains(line, `"`+mayRepeat+`"`) {
 		o := omission{at: time.Now(), relay: relay, line: line}
 		if err := json.Unmarshal([]byte(line), &o); err != nil {
 			r.fail(fmt.Errorf("relay %s: %s: %w", relay, line, err))
@@ -76,7 +83,7 @@ func (r *run) hear(relay, line string) {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.omitted = append(r.omitted, o)
+		r.heard = append(r.heard, o)
 		return
 	}
 	if err := checkMessage(line, knownMessages); err != nil {
@@ -84,13 +91,13 @@ func (r *run) hear(relay, line string) {
 	}
 }
 
-// leftOut returns what relays have left out of a broadcast for honest viewers. Of these it may be any: their addresses
-// change, unlike those of hostile hosts.
-func (r *run) leftOut(c *client) (list []objects) {
+// heardOf returns the objects of a broadcast that relays have told of, for honest viewers. Of these it may be any:
+// their addresses change, unlike those of hostile hosts.
+func (r *run) heardOf(c *client, message string) (list []objects) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, o := range r.omitted {
-		if o.Objects.Track.Namespace.Equal(namespace(c.relay, c.broadcast)) {
+	for _, o := range r.heard {
+		if o.Msg == message && o.Objects.Track.Namespace.Equal(namespace(c.relay, c.broadcast)) {
 			list = append(list, o.Objects)
 		}
 	}
@@ -105,16 +112,16 @@ func (r *run) isHostile(a netip.Addr) bool {
 	})
 }
 
-// forgetOmitted forgets what relays have left out, at the end of an act, and returns how often they have, and why.
-func (r *run) forgetOmitted() string {
+// forgetHeard forgets what relays have told, at the end of an act, and returns how often and why.
+func (r *run) forgetHeard() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	why := make(map[media.Outcome]int)
-	for _, o := range r.omitted {
+	for _, o := range r.heard {
 		why[o.Why]++
 	}
-	r.omitted = nil
-	return fmt.Sprintf("streams whose objects were left out: %v", why)
+	r.heard = nil
+	return fmt.Sprintf("streams whose objects were left out, or may come twice: %v", why)
 }
 
 // newRun starts the relays.
@@ -308,7 +315,7 @@ func (r *run) explain() {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, o := range r.omitted[max(0, len(r.omitted)-shownOmissions):] {
+	for _, o := range r.heard[max(0, len(r.heard)-shown):] {
 		r.t.Logf("%.2fs: relay %s: %s", o.at.Sub(r.began).Seconds(), o.relay, o.line)
 	}
 }

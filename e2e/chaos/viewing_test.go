@@ -66,8 +66,9 @@ func newClip(duration time.Duration) (*clip, error) {
 type viewing struct {
 	clip *clip
 
-	mu     sync.Mutex
-	tracks map[string]*viewed
+	mu       sync.Mutex
+	tracks   map[string]*viewed
+	repeated []objects // From alone
 }
 
 // viewed is what has been received of a track.
@@ -79,7 +80,7 @@ type viewed struct {
 
 func newViewing(c *clip) *viewing { return &viewing{clip: c, tracks: make(map[string]*viewed)} }
 
-// take takes a line. An object must have the bytes that were published in its place, and may come once.
+// take takes a line. An object must have the bytes that were published in its place.
 func (v *viewing) take(line string) error {
 	var track, hash string
 	var group, object, subgroup, priority, size uint64
@@ -104,18 +105,25 @@ func (v *viewing) take(line string) error {
 	}
 	at := [2]uint64{group, object}
 	if t.objects[at] {
-		return fmt.Errorf("an object that came before: %s", line)
+		v.repeated = append(v.repeated, objects{moqt.FullTrackName{Name: track}, group, object})
 	}
 	t.bases[group], t.objects[at] = base, true
 	t.first = min(t.first, p.index)
 	return nil
 }
 
-// complete returns an error unless everything was received, from the first object that was to the end of the clip, but
-// for what relays have left out. whole says that this is the first of the clip.
-func (v *viewing) complete(whole bool, omitted []objects) error {
+// complete returns an error unless everything was received once, from the first object that was to the end of the clip,
+// but for what relays have left out, or may send twice. whole says that this is the first of the clip.
+func (v *viewing) complete(whole bool, omitted, twice []objects) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	for _, r := range v.repeated {
+		if !slices.ContainsFunc(twice, func(o objects) bool {
+			return o.Track.Name == r.Track.Name && o.Group == r.Group && o.From <= r.From
+		}) {
+			return fmt.Errorf("object %d of group %d of %s came twice", r.From, r.Group, r.Track.Name)
+		}
+	}
 	for track, count := range v.clip.counts {
 		t := v.tracks[track]
 		if t == nil {
@@ -133,7 +141,7 @@ func (v *viewing) complete(whole bool, omitted []objects) error {
 	return nil
 }
 
-// objects are those of a track that a relay has left out for somebody: of a group, from one on.
+// objects are those of a track that a relay has left out, or may send twice, to somebody: of a group, from one on.
 type objects struct {
 	Track       moqt.FullTrackName
 	Group, From uint64
@@ -209,31 +217,33 @@ func TestViewing(t *testing.T) {
 	}
 	v, err := take(lines...)
 	require.NoError(t, err)
-	require.NoError(t, v.complete(true, nil))
+	require.NoError(t, v.complete(true, nil, nil))
 	require.Equal(t, len(lines), v.count())
 
 	v, err = take(append(lines[:7:7], lines[8:]...)...)
 	require.NoError(t, err)
-	require.ErrorContains(t, v.complete(false, nil), "have arrived, and none of [[7 7]]")
+	require.ErrorContains(t, v.complete(false, nil, nil), "have arrived, and none of [[7 7]]")
 	name, _, _ := strings.Cut(lines[0], " ")
 	omit := func(group, from uint64) objects { return objects{moqt.FullTrackName{Name: name}, group, from} }
-	require.Error(t, v.complete(false, []objects{omit(1, 3), omit(0, 0), omit(2, 0), {Group: 1}}))
-	require.NoError(t, v.complete(false, []objects{omit(1, 2)}))
+	require.Error(t, v.complete(false, []objects{omit(1, 3), omit(0, 0), omit(2, 0), {Group: 1}}, nil))
+	require.NoError(t, v.complete(false, []objects{omit(1, 2)}, nil))
 	v, err = take(append(lines[:5:5], lines[10:]...)...) // without group 1
 	require.NoError(t, err)
-	require.ErrorContains(t, v.complete(false, nil), "none of [[5 9]]")
-	require.Error(t, v.complete(false, []objects{omit(2, 0)}))
-	require.NoError(t, v.complete(false, []objects{omit(1, 0)}))
+	require.ErrorContains(t, v.complete(false, nil, nil), "none of [[5 9]]")
+	require.Error(t, v.complete(false, []objects{omit(2, 0)}, nil))
+	require.NoError(t, v.complete(false, []objects{omit(1, 0)}, nil))
 	v, err = take(lines[1:]...)
 	require.NoError(t, err)
-	require.NoError(t, v.complete(false, nil))
-	require.ErrorContains(t, v.complete(true, nil), "none of [[0 0]]")
+	require.NoError(t, v.complete(false, nil, nil))
+	require.ErrorContains(t, v.complete(true, nil, nil), "none of [[0 0]]")
 	v, err = take(lines[:len(lines)-1]...)
 	require.NoError(t, err)
-	require.ErrorContains(t, v.complete(true, nil), "none of [[")
+	require.ErrorContains(t, v.complete(true, nil, nil), "none of [[")
 
-	_, err = take(lines[0], lines[0])
-	require.ErrorContains(t, err, "came before")
+	v, err = take(append(lines[:3:3], lines[2:]...)...)
+	require.NoError(t, err)
+	require.ErrorContains(t, v.complete(true, nil, []objects{omit(0, 3), omit(1, 0)}), "object 2 of group 0")
+	require.NoError(t, v.complete(true, nil, []objects{omit(0, 1)}))
 	_, err = take(lines[0], strings.Replace(lines[7], "object=2", "object=3", 1), lines[6])
 	require.ErrorContains(t, err, "another's place")
 	_, err = take(lines[0][:len(lines[0])-2] + "zz")
