@@ -64,7 +64,7 @@ type omission struct {
 	relay, line string
 	Peer        netip.AddrPort
 	Msg         string
-	Why         media.Outcome
+	Why         any // a media.Outcome's number, or text
 	Objects     objects
 }
 
@@ -78,7 +78,7 @@ func (r *run) hear(relay, line string) {
 		if err := json.Unmarshal([]byte(line), &o); err != nil {
 			r.fail(fmt.Errorf("relay %s: %s: %w", relay, line, err))
 		}
-		if o.Why == media.Canceled || r.isHostile(o.Peer.Addr().Unmap()) {
+		if o.Why == float64(media.Canceled) || r.isHostile(o.Peer.Addr().Unmap()) {
 			return // who has left, or never was to get them
 		}
 		r.mu.Lock()
@@ -97,7 +97,8 @@ func (r *run) heardOf(c *client, message string) (list []objects) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, o := range r.heard {
-		if o.Msg == message && o.Objects.Track.Namespace.Equal(namespace(c.relay, c.broadcast)) {
+		of := o.Objects.Track.Namespace // the fast path does not know it
+		if o.Msg == message && (of == nil || of.Equal(namespace(c.relay, c.broadcast))) {
 			list = append(list, o.Objects)
 		}
 	}
@@ -116,9 +117,12 @@ func (r *run) isHostile(a netip.Addr) bool {
 func (r *run) forgetHeard() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	why := make(map[media.Outcome]int)
+	why := make(map[string]int)
 	for _, o := range r.heard {
-		why[o.Why]++
+		if n, ok := o.Why.(float64); ok {
+			o.Why = media.Outcome(n)
+		}
+		why[fmt.Sprint(o.Why)]++
 	}
 	r.heard = nil
 	return fmt.Sprintf("streams whose objects were left out, or may come twice: %v", why)

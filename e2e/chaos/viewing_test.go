@@ -119,7 +119,7 @@ func (v *viewing) complete(whole bool, omitted, twice []objects) error {
 	defer v.mu.Unlock()
 	for _, r := range v.repeated {
 		if !slices.ContainsFunc(twice, func(o objects) bool {
-			return o.Track.Name == r.Track.Name && o.Group == r.Group && o.From <= r.From
+			return slices.Contains([]string{"", r.Track.Name}, o.Track.Name) && o.Group == r.Group && o.From <= r.From
 		}) {
 			return fmt.Errorf("object %d of group %d of %s came twice", r.From, r.Group, r.Track.Name)
 		}

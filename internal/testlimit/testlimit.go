@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"sluice/clock"
 )
 
 // Time is how much CPU time of the process a call of Run may take.
@@ -49,17 +51,10 @@ func allocated() uint64 {
 func watch() (stop func()) {
 	began, done := cpuTime(), make(chan struct{})
 	go func() {
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-tick.C:
-				if used := cpuTime() - began; used > Time {
-					stacks := make([]byte, 1<<20)
-					panic("it takes " + used.String() + "\n" + string(stacks[:runtime.Stack(stacks, true)]))
-				}
+		for range clock.Every(time.Second, done) {
+			if used := cpuTime() - began; used > Time {
+				stacks := make([]byte, 1<<20)
+				panic("it takes " + used.String() + "\n" + string(stacks[:runtime.Stack(stacks, true)]))
 			}
 		}
 	}()

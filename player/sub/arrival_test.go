@@ -140,7 +140,9 @@ func breakOff(t *testing.T, protocol string) {
 	begin(t, <-relay.fetches, first).CancelWrite(uint64(moqt.ResetUnknownObjectStatus))
 	synctest.Wait()
 	require.Len(t, relay.fetches, 1, "the player does not ask again")
-	respond(t, <-relay.fetches, first, second)
+	rest := <-relay.fetches
+	require.Equal(t, second.Location, rest.Range.Start)
+	respond(t, rest, second)
 	synctest.Wait()
 	require.Equal(t, "firstsecond", out.String())
 }

@@ -75,8 +75,8 @@ func untilPublished(ctx context.Context, l *client.Link, wait time.Duration, ask
 
 // fetch fetches objects from before the start of a subscription, up to largest. If m is not to be joining, or the
 // version has no joining fetch, it tries a standalone fetch, and also if a joining fetch is refused, as it is when the
-// subscription has ended meanwhile. A response that breaks off is asked for again: the relay has lost its upstream
-// relay within an object.
+// subscription has ended meanwhile. The rest of a response that breaks off is asked for again: the relay has lost its
+// upstream relay within an object.
 func fetch(
 	ctx context.Context, cfg *PlayerConfig, s *session.Subscription,
 	m moqt.Fetch, largest moqt.Location, object func(item),
@@ -88,9 +88,13 @@ func fetch(
 	} else {
 		m = standalone
 	}
-	err := readFetched(ctx, cfg, s.Session(), m, object)
+	err := readFetched(ctx, cfg, s.Session(), m, func(i item) {
+		standalone.Start = i.location.Next()
+		object(i)
+	})
 	_, refused := errors.AsType[*moqt.RequestError](err)
-	over := err == nil || ctx.Err() != nil || errors.Is(err, errMemory) || errors.Is(err, errStalled)
+	over := err == nil || r.End.Less(standalone.Start) || ctx.Err() != nil ||
+		errors.Is(err, errMemory) || errors.Is(err, errStalled)
 	if over || refused && m.FetchType == moqt.FetchStandalone {
 		return err
 	}
