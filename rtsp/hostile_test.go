@@ -189,18 +189,15 @@ func (h takesAll) OnSessionClose(*gortsplib.ServerHandlerOnSessionCloseCtx) { cl
 func TestRecordThatCannotSend(t *testing.T) {
 	t.Parallel()
 	closed := make(takesAll)
-	var s *gortsplib.Server
-	for tries := 0; ; tries++ {
-		s = &gortsplib.Server{Handler: closed, RTSPAddress: "127.0.0.1:0", ReadTimeout: time.Millisecond}
-		var err error
-		s.UDPRTPAddress, s.UDPRTCPAddress, err = udpAddresses(freePair(t))
-		require.NoError(t, err)
-		if err = s.Start(); err == nil {
-			break
-		}
-		require.ErrorIs(t, err, syscall.EADDRINUSE)
-		require.Less(t, tries, 100, "others take all ports")
+	rtp, rtcp, err := rtspwire.Ports(net.IPv4(127, 0, 0, 1))
+	require.NoError(t, err)
+	ports := map[string]net.PacketConn{rtp.LocalAddr().String(): rtp, rtcp.LocalAddr().String(): rtcp}
+	s := gortsplib.Server{
+		Handler: closed, RTSPAddress: "127.0.0.1:0", ReadTimeout: time.Millisecond,
+		UDPRTPAddress: rtp.LocalAddr().String(), UDPRTCPAddress: rtcp.LocalAddr().String(),
+		ListenPacket: func(_, address string) (net.PacketConn, error) { return ports[address], nil },
 	}
+	require.NoError(t, s.Start())
 	defer s.Close()
 	c, err := rtspwire.Dial(t.Context(), nil, s.NetListener().Addr().String(), "live/cam", "", false)
 	require.NoError(t, err)

@@ -58,7 +58,7 @@ func (s *Space[P]) Withdraw(a *Announcement[P]) {
 	s.tell(watches, a.Place)
 }
 
-// tell tells watches what is at a place now. A watch that has ended is not told, nor one that got another prefix.
+// tell tells watches what is at a place now. It skips watches that have ended, or got a prefix that does not match.
 func (s *Space[P]) tell(watches []*Watch[P], at Place) {
 	Tell(context.Background(), &s.mu, watches, func(w *Watch[P]) {
 		if s.watches.Has(w.Place(), w) && at.HasPrefix(w.Place()) {
