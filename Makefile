@@ -77,7 +77,7 @@ simulate: third_party ## live through SEEDS=1000 schedules from SEED=1 on, in vi
 chaos: deps third_party ## attack, kill and disturb everything for CHAOS=10m with SEED=1 while honest media flows (root)
 	CHAOS=$(or $(CHAOS),10m) SEED=$(or $(SEED),1) PLOTS=$(abspath $(PLOTS)) go test -count=1 -v -timeout 2h -run TestChaos ./e2e/chaos
 
-third_party: ## unpack and patch quic-go, webtransport-go and gortsplib
+third_party: ## unpack and patch quic-go, webtransport-go, gortsplib and ethtool
 	@third_party/apply.sh
 
 # The packages of the web page, as web/package-lock.json has them; no script of theirs is run.

@@ -134,6 +134,7 @@ replace (
 	github.com/bluenviron/gortsplib/v5 => ./third_party/gortsplib/src
 	github.com/quic-go/quic-go => ./third_party/quic-go/src
 	github.com/quic-go/webtransport-go => ./third_party/webtransport-go/src
+	github.com/safchain/ethtool => ./third_party/ethtool/src
 )
 
 tool github.com/cilium/ebpf/cmd/bpf2go

@@ -40,3 +40,4 @@ apply() { # module directory
 apply github.com/bluenviron/gortsplib/v5 gortsplib
 apply github.com/quic-go/quic-go quic-go
 apply github.com/quic-go/webtransport-go webtransport-go
+apply github.com/safchain/ethtool ethtool

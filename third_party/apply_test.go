@@ -40,7 +40,7 @@ func TestChangedModule(t *testing.T) {
 }
 
 // otherSeries are the lines of apply.sh about other modules than quic-go.
-var otherSeries = regexp.MustCompile(`(?m)^apply \S+ (webtransport-go|gortsplib)\n`)
+var otherSeries = regexp.MustCompile(`(?m)^apply \S+ (webtransport-go|gortsplib|ethtool)\n`)
 
 // apply runs apply.sh for quic-go alone, in a copy of this folder without results, with a module cache.
 func apply(t *testing.T, cache string) (out string, err error) {

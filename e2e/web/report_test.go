@@ -4,31 +4,49 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 )
 
 var (
 	metricsURL = regexp.MustCompile(`metrics +(http\S+)`)
-	reports    = regexp.MustCompile(`(?m)^sluice_relay_playback_reports_total ([2-9]|\d\d)`)
+	reports    = regexp.MustCompile(`(?m)^sluice_relay_playback_reports_total (\d+)`)
 )
 
-// awaitReports waits until players have told the relay, which was started with an admin address, what they show.
-func (r *relay) awaitReports(t *testing.T) {
+// tells waits until the player has told what it shows to a relay that was started with an admin address. Then it makes
+// the window smaller, so that there is something new to tell.
+func (b *tab) tells(r *relay) {
+	b.t.Helper()
+	before := r.awaitReports(b.t, 1)
+	b.run(chromedp.EmulateViewport(width/2, height))
+	r.awaitReports(b.t, before+1)
+}
+
+// awaitReports waits until the relay has got n reports of players, and returns how many it has got.
+func (r *relay) awaitReports(t *testing.T, n int) (count int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		found := metricsURL.FindStringSubmatch(r.output.String())
-		if found == nil {
-			return false
+		if found := metricsURL.FindStringSubmatch(r.output.String()); found != nil {
+			if found = reports.FindStringSubmatch(get(found[1])); found != nil {
+				count, _ = strconv.Atoi(found[1])
+			}
 		}
-		answer, err := http.Get(found[1])
-		if err != nil {
-			return false
-		}
-		defer answer.Body.Close()
-		text, err := io.ReadAll(answer.Body)
-		return err == nil && reports.Match(text)
+		return count >= n
 	}, patience, 100*time.Millisecond, "no reports come")
+	return count
+}
+
+// get returns what a server answers, nothing if it does not.
+func get(url string) string {
+	answer, err := http.Get(url)
+	if err != nil {
+		return ""
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(answer.Body)
+	return string(text)
 }

@@ -2,7 +2,6 @@ package web
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -36,7 +35,7 @@ func TestWatch(t *testing.T) {
 	b.until(`document.querySelector('#live .count').textContent === '1 viewer'`)
 	require.Equal(t, "?broadcast="+url.QueryEscape("live/clip"), eval[string](b, "location.search"))
 	b.looks("watch")
-	r.awaitReports(t)
+	b.tells(r)
 	require.Empty(t, b.console)
 }
 
@@ -158,7 +157,7 @@ func TestGoaway(t *testing.T) {
 				{ ...options, serverCertificateHashes: [{ algorithm: 'sha-256', value }] });
 			this.ready.then(() => (globalThis.opened ??= []).push(url));
 		}
-	}`, other.hash(t), to))
+	}`, get(other.page+"certificate.sha256"), to))
 	b.open(r.page + "embed?broadcast=live/clip")
 	b.awaitPictures(25)
 	require.NoError(t, r.Process.Signal(syscall.SIGTERM))
@@ -167,17 +166,6 @@ func TestGoaway(t *testing.T) {
 	b.until(inPlayer(".state", "textContent === ''"))
 	b.awaitPictures(b.statistics().Shown + 25)
 	require.Empty(t, b.console)
-}
-
-// hash returns the hash of the relay's certificate.
-func (r *relay) hash(t *testing.T) string {
-	t.Helper()
-	answer, err := http.Get(r.page + "certificate.sha256")
-	require.NoError(t, err)
-	defer answer.Body.Close()
-	hash, err := io.ReadAll(answer.Body)
-	require.NoError(t, err)
-	return string(hash)
 }
 
 // TestDrafts plays at each draft of MoQT that the page speaks. The page offers all of them, so the test takes the
@@ -223,6 +211,6 @@ func TestWithoutWebCodecs(t *testing.T) {
 	b.awaitPictures(75)
 	b.screenshot("embed-mse")
 	require.True(t, eval[bool](b, `document.querySelector('sluice-player').shadowRoot.querySelector('canvas').hidden`))
-	r.awaitReports(t)
+	b.tells(r)
 	require.Empty(t, b.console)
 }
