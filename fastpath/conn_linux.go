@@ -44,10 +44,10 @@ func (c *conn) ConnectionID(id []byte, usable bool) {
 	defer c.mu.Unlock()
 	switch {
 	case c.closed:
-	case usable:
+	case usable && len(c.ids) < int(bpf.IngressCapacityIDS_PER_CONNECTION): // else packets with it are user space's
 		c.ids[string(id)] = struct{}{}
 		c.fast.report("add a connection id", c.fast.kernel.AddConnectionID(id, c.index))
-	default:
+	case !usable:
 		delete(c.ids, string(id))
 		c.removeID(string(id))
 	}
@@ -135,13 +135,6 @@ func (c *conn) wasServed() bool {
 	return c.session != nil && !c.gone
 }
 
-// leave notes that another connection may get the index.
-func (c *conn) leave() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.gone = true
-}
-
 // Close implements [claim.ForwarderConn]. Programs may be opening a packet of the connection, or sealing one for it:
 // the reclaimer erases the keys, and frees the memory, after a grace period.
 func (c *conn) Close() {
@@ -152,7 +145,7 @@ func (c *conn) Close() {
 	}
 	k := c.fast.kernel
 	c.closed, c.copies = true, k.Copies(c.index)
-	c.signalLocked()
+	c.begun.raise()
 	k.paths.remove(c.index)
 	c.sealing.erase()
 	c.opening.erase()

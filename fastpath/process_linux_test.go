@@ -149,7 +149,10 @@ func TestKeysAreErased(t *testing.T) {
 	const index = 40
 	c := r.connection(index)
 	secret := claim.PacketKeys(*randomPacketKeys())
-	c.ConnectionID([]byte("another!"), true)
+	for i := range 100 { // the client retires them as fast
+		c.ConnectionID(fmt.Appendf(nil, "retire%02d", i), true)
+	}
+	require.Len(t, c.ids, int(bpf.IngressCapacityIDS_PER_CONNECTION))
 	c.ReadKeys(0, &secret)
 	c.ReadKeys(1, &secret)
 	c.WriteKeys(0, &secret)
@@ -161,7 +164,7 @@ func TestKeysAreErased(t *testing.T) {
 	c.ConnectionID([]byte("too late"), true)
 	require.Eventually(t, func() bool { return r.keyBytes(index) == 0 }, time.Minute, time.Millisecond)
 	var found uint32
-	require.ErrorIs(t, r.ingress.ConnectionIds.Lookup(connectionID([]byte("another!")), &found), ebpf.ErrKeyNotExist)
+	require.ErrorIs(t, r.ingress.ConnectionIds.Lookup(connectionID([]byte("retire00")), &found), ebpf.ErrKeyNotExist)
 	require.ErrorIs(t, r.ingress.ConnectionIds.Lookup(connectionID([]byte("too late")), &found), ebpf.ErrKeyNotExist)
 }
 

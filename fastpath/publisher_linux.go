@@ -31,6 +31,7 @@ type publishing struct {
 	received  atomic.Int64 // largest packet number; -1: none
 	reading   atomic.Int64 // streams that user space reads now
 	prepareAt atomic.Int64 // at this packet number, make key streams for later ones
+	begun     signal       // the media sender may have one more stream
 
 	// Guarded by conn.mu.
 	opening   lookahead
@@ -38,7 +39,6 @@ type publishing struct {
 	tracks    int    // on the fast path
 	largest   uint64
 	read      map[uint64]struct{}      // streams that user space has begun to read, until they are forgotten
-	begun     chan struct{}            // closed when the media sender may have one more; nil: nobody waits
 	ended     []endedStream            // in the order of time
 	awaited   map[uint64]chan struct{} // each is closed when a stream ends that another one waits for
 }
@@ -128,25 +128,11 @@ func (p *publishing) beginReading(stream uint64) {
 	p.read[stream] = struct{}{}
 }
 
-// signal makes awaitRead look again.
-func (p *publishing) signal() {
-	p.conn.mu.Lock()
-	defer p.conn.mu.Unlock()
-	p.signalLocked()
-}
-
-func (p *publishing) signalLocked() {
-	if p.begun != nil {
-		close(p.begun)
-		p.begun = nil
-	}
-}
-
 // awaitRead waits until the media sender has all streams of a track that the kernel has opened for some subscribers, or
 // the connection has ended.
 func (p *publishing) awaitRead(ctx context.Context, track uint32, to []claim.ForwarderConn) {
 	for {
-		begun := p.nextBegun()
+		begun := p.begun.next() // before the look
 		if !p.hasUnread(track, to) {
 			return
 		}
@@ -156,15 +142,6 @@ func (p *publishing) awaitRead(ctx context.Context, track uint32, to []claim.For
 			return
 		}
 	}
-}
-
-func (p *publishing) nextBegun() <-chan struct{} {
-	p.conn.mu.Lock()
-	defer p.conn.mu.Unlock()
-	if p.begun == nil {
-		p.begun = make(chan struct{})
-	}
-	return p.begun
 }
 
 // hasUnread reports whether the kernel has opened streams of a track, for some subscribers, that the media sender does
@@ -271,7 +248,7 @@ func (p *publishing) noteEnd(stream uint64, forwarded bool) []endedStream {
 	p.conn.mu.Lock()
 	defer p.conn.mu.Unlock()
 	p.releaseLocked(stream)
-	p.signalLocked()
+	p.begun.raise()
 	if p.conn.closed {
 		return nil
 	}

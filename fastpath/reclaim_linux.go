@@ -257,7 +257,9 @@ func (r *reclaimer) sweep(conns []*conn) {
 	}
 	gone := make(map[uint32]*conn, len(conns))
 	for _, c := range conns {
-		c.leave()
+		c.mu.Lock()
+		c.gone = true
+		c.mu.Unlock()
 		gone[c.index] = c
 	}
 	f, maps := r.fast, &r.fast.kernel.tables

@@ -95,7 +95,7 @@ func (s *subscribing) OpenStream(from *claim.PublisherStream) (state *claim.Stre
 		return nil, false
 	}
 	defer s.conn.fast.exit()
-	defer publisher.signal()
+	defer publisher.begun.raise()
 	key := bpf.DownstreamKey{StreamId: uint64(from.StreamID), Publisher: publisher.index, Subscriber: s.conn.index}
 	return s.openStream(publisher, key, from.Start)
 }

@@ -81,7 +81,7 @@ func (w *worker) run(namespace *os.File, ready chan<- error) {
 // leave tells that the worker does no more jobs.
 func (w *worker) leave() {
 	w.all.dead[w.index].Store(true)
-	w.all.tell()
+	w.all.progress.raise()
 }
 
 // work takes jobs and does them, and reports whether there were any.
@@ -122,7 +122,7 @@ func (w *worker) do(jobs [][]byte) {
 		w.finish(jobOf(job))
 	}
 	w.all.stuck[w.index].Store(false)
-	w.all.tell()
+	w.all.progress.raise()
 }
 
 // makeCopies makes the first chunk of all jobs, then the next.

@@ -40,9 +40,7 @@ type workers struct {
 	dead      []atomic.Bool   // by worker: takes no more jobs
 	stuck     []atomic.Bool   // by worker: was too late, and has done nothing since
 	runs      atomic.Uint64   // each makes a chunk of copies at most
-
-	mu      sync.Mutex
-	changed chan struct{} // closed when more jobs are done; nil if nobody waits
+	progress  signal          // more jobs are done
 }
 
 func newWorkers(r *rtp, s *Settings) *workers {
@@ -141,34 +139,15 @@ func (w *workers) await(element uint32, until time.Time, skip func(worker int) b
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	for {
-		changed := w.onChange() // before the look
+		progress := w.progress.next() // before the look
 		if late = look(); len(late) == 0 {
 			return nil
 		}
 		select {
-		case <-changed:
+		case <-progress:
 		case <-timer.C:
 			return late
 		}
-	}
-}
-
-// onChange returns a channel that is closed when more jobs are done.
-func (w *workers) onChange() <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.changed == nil {
-		w.changed = make(chan struct{})
-	}
-	return w.changed
-}
-
-func (w *workers) tell() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.changed != nil {
-		close(w.changed)
-		w.changed = nil
 	}
 }
 

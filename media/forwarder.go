@@ -19,8 +19,11 @@ type forwarderLink struct {
 	conn      claim.ForwarderConn // nil: only the media sender sends
 	asked     bool                // whether the forwarder has room for the connection
 	abandoned *Subscription       // of streams that no subscription wants
-	connIDs   []quic.ConnectionID // usable, until there is a conn
+	connIDs   []quic.ConnectionID // usable, at most maxConnIDs, until there is a conn
 }
+
+// maxConnIDs is how many connection IDs wait for a conn: quic-go has fewer at a time, but a peer may retire any number.
+const maxConnIDs = 8
 
 // connect moves the state to where the forwarder sees it, when the handshake has keys: most Initial packets may come
 // from peers that do not go on. Only the goroutine of the connection knows the sender then.
@@ -75,7 +78,7 @@ func (l *forwarderLink) connectionID(id quic.ConnectionID, usable bool) {
 	switch {
 	case l.conn != nil:
 		l.conn.ConnectionID(id.Bytes(), usable)
-	case usable:
+	case usable && len(l.connIDs) < maxConnIDs:
 		l.connIDs = append(l.connIDs, id)
 	}
 }

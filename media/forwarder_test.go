@@ -2,6 +2,7 @@ package media
 
 import (
 	"crypto/tls"
+	"fmt"
 	"testing"
 
 	"github.com/quic-go/quic-go"
@@ -125,6 +126,15 @@ func (w *world) adopt(l *track.Log) (*Stream, func() []Result) {
 
 // asClient makes the sender's end of the connection the QUIC client.
 func asClient(c *worldConfig) { c.sender.Client = true }
+
+// TestManyConnectionIDs has a client retire connection IDs without end, while there is no conn.
+func TestManyConnectionIDs(t *testing.T) {
+	l := new(forwarderLink)
+	for i := range 100 {
+		l.connectionID(quic.ConnectionIDFromBytes(fmt.Appendf(nil, "retire%02d", i)), true)
+	}
+	require.Len(t, l.connIDs, maxConnIDs)
+}
 
 // TestForwarderIsFaster has the forwarder send all bytes between the sender's choice of a stream and its claim.
 func TestForwarderIsFaster(t *testing.T) {

@@ -24,9 +24,9 @@ func TestEthtoolAtAnyDepth(t *testing.T) {
 }
 
 func atDepth(n int, do func()) (frame [64]byte) {
-	if n == 0 {
-		do()
-		return frame
+	if n > 0 {
+		return atDepth(n-1, do)
 	}
-	return atDepth(n-1, do)
+	do()
+	return frame
 }

@@ -95,7 +95,9 @@ func dialWebTransport(ctx context.Context, qc *quic.Conn, u *URL, cfg *ClientCon
 	if err != nil {
 		_ = qc.CloseWithError(h3NoError, "")
 		if ctx.Err() != nil {
-			err = context.Cause(ctx)
+			s := qc.ConnectionStats()
+			err = fmt.Errorf("%w (the QUIC handshake was complete; packets: %d sent, %d received, %d lost; %w)",
+				context.Cause(ctx), s.PacketsSent, s.PacketsReceived, s.PacketsLost, err)
 		}
 		return nil, fmt.Errorf("WebTransport: %w", err)
 	}

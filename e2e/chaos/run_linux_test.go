@@ -98,7 +98,8 @@ func (r *run) heardOf(c *client, message string) (list []objects) {
 	defer r.mu.Unlock()
 	for _, o := range r.heard {
 		of := o.Objects.Track.Namespace // the fast path does not know it
-		if o.Msg == message && (of == nil || of.Equal(namespace(c.relay, c.broadcast))) {
+		isOf := of == nil && o.relay == relayNames[c.relay] || of.Equal(namespace(c.relay, c.broadcast))
+		if o.Msg == message && isOf {
 			list = append(list, o.Objects)
 		}
 	}

@@ -59,6 +59,18 @@ func (p *program) stop() {
 	_ = p.Wait()
 }
 
+// says waits until the program has printed what matches, and returns the match and its groups.
+func (p *program) says(t *testing.T, pattern *regexp.Regexp) (found []string) {
+	t.Helper()
+	if !assert.Eventually(t, func() bool {
+		found = pattern.FindStringSubmatch(p.output.String())
+		return found != nil
+	}, patience, 10*time.Millisecond) {
+		t.Fatalf("the program does not say %s: %s", pattern, p.output.String())
+	}
+	return found
+}
+
 // relay is a relay with --dev, on this machine.
 type relay struct {
 	*program
@@ -75,17 +87,9 @@ func startRelay(t *testing.T, args ...string) *relay {
 		require.NoError(t, err)
 		args = append(args, "--listen", addr)
 	}
-	r := &relay{program: start(t, args...)}
-	if !assert.Eventually(t, func() bool {
-		m := urls.FindStringSubmatch(r.output.String())
-		if m != nil {
-			r.moqt, r.page = m[1], m[2]
-		}
-		return m != nil
-	}, patience, 10*time.Millisecond) {
-		t.Fatalf("the relay does not say where its page is: %s", r.output.String())
-	}
-	return r
+	r := start(t, args...)
+	found := r.says(t, urls)
+	return &relay{r, found[2], found[1]}
 }
 
 // publishClip publishes the sample clip again and again.

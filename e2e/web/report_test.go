@@ -29,11 +29,10 @@ func (b *tab) tells(r *relay) {
 // awaitReports waits until the relay has got n reports of players, and returns how many it has got.
 func (r *relay) awaitReports(t *testing.T, n int) (count int) {
 	t.Helper()
+	url := r.says(t, metricsURL)[1]
 	require.Eventually(t, func() bool {
-		if found := metricsURL.FindStringSubmatch(r.output.String()); found != nil {
-			if found = reports.FindStringSubmatch(get(found[1])); found != nil {
-				count, _ = strconv.Atoi(found[1])
-			}
+		if found := reports.FindStringSubmatch(get(url)); found != nil {
+			count, _ = strconv.Atoi(found[1])
 		}
 		return count >= n
 	}, patience, 100*time.Millisecond, "no reports come")

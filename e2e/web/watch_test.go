@@ -47,7 +47,7 @@ func TestCamera(t *testing.T) {
 	ffmpeg := find(t, "ffmpeg")
 	r := startRelay(t, "--rtsp", "127.0.0.1:0", "--rtsp-rtp", "")
 	startProgram(t, ffmpeg, "-v", "error", "-re", "-stream_loop", "-1", "-i", clip, "-c", "copy",
-		"-rtsp_transport", "tcp", "-f", "rtsp", r.rtsp(t)+"live/camera")
+		"-rtsp_transport", "tcp", "-f", "rtsp", r.says(t, rtspURL)[1]+"live/camera")
 	b := browse(t)
 	b.open(r.page)
 	b.until(`document.querySelector('#live a')`)
@@ -60,18 +60,6 @@ func TestCamera(t *testing.T) {
 }
 
 var rtspURL = regexp.MustCompile(`RTSP +(rtsp://\S+)`)
-
-// rtsp returns the URL of the relay's RTSP server.
-func (r *relay) rtsp(t *testing.T) (url string) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		if m := rtspURL.FindStringSubmatch(r.output.String()); m != nil {
-			url = m[1]
-		}
-		return url != ""
-	}, patience, 10*time.Millisecond, "the relay does not say where RTSP is")
-	return url
-}
 
 // losesNothing expects the player to drop no picture while something is done, but for those that were due while the
 // browser did not draw. A busy machine also delays what is not drawn: only make check looks at it.

@@ -258,7 +258,11 @@ func (c *controlStreams) receive(m moqt.Message) error {
 	case isSetup:
 		return c.acceptSetup(setup)
 	}
-	return c.receiveGoaway(m.(*moqt.Goaway))
+	goaway, ok := m.(*moqt.Goaway)
+	if !ok {
+		return violation("unexpected %s on the control stream", m.Type())
+	}
+	return c.receiveGoaway(goaway)
 }
 
 // acceptSetup checks the peer's SETUP, and releases everything that waits for it.

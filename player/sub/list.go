@@ -158,7 +158,7 @@ type listed struct {
 
 const (
 	// keptGroups is how many groups before the last one are remembered, and maxListed how many objects at most.
-	keptGroups = 4
+	keptGroups = 1 << 10
 	maxListed  = 1 << 16
 )
 

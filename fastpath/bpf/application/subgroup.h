@@ -20,7 +20,7 @@ INLINE bool has_earlier(const struct subgroup *g, const struct stream_key *strea
 	bpf_map_update_elem(&first_streams, &key, &stream->stream_id, BPF_NOEXIST);
 	u64 *first = bpf_map_lookup_elem(&first_streams, &key);
 	struct track *t = find_track(g->track);
-	return !t || (first && *first != stream->stream_id) || g->group < t->fresh_group ||
+	return !t || !first || *first != stream->stream_id || g->group < t->fresh_group ||
 	       (g->group == t->fresh_group && g->subgroup < t->fresh_subgroup);
 }
 

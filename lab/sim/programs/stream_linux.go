@@ -139,7 +139,7 @@ func (r *run) hasEarlier(g *bpf.Subgroup, stream bpf.StreamKey) bool {
 	key := bpf.SubgroupKey{Group: g.Group, Subgroup: g.Subgroup, Track: g.Track, Publisher: stream.Publisher}
 	_ = r.first.insert(key, stream.StreamId) // fails if there is one
 	first, ok := r.first.get(key)
-	if ok && first != stream.StreamId {
+	if !ok || first != stream.StreamId {
 		return true
 	}
 	r.step()
