@@ -46,7 +46,7 @@ func newLabExec(env *cli.Environment, name *string) *cobra.Command {
 The command finds the hosts under these names; from a subscriber, relay is the relay's address on its side. Input,
 output, signals and exit code are the command's own.`,
 		Example: `  sluice-lab lab exec relay -- sluice relay --listen [::]:4443 --dev
-  sluice-lab lab exec sub1 -- sluice sub --relay moqt://relay:4443 --namespace demo --out -
+  sluice-lab lab exec sub1 -- sluice sub --relay moqt://relay:4443 --tls-disable-verify --namespace demo --out demo.mp4
   sluice-lab lab exec relay -- tcpdump -ni down udp
   sluice-lab lab exec sub2 -- bash`,
 		Args: cobra.MinimumNArgs(2),
