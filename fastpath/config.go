@@ -34,8 +34,8 @@ type Settings struct {
 	// Each possible one needs 48 bytes at all times. Default: DefaultMaxTracks.
 	MaxTracks int
 	// MaxSubgroups is how many subgroup streams of publishers the kernel forwards at a time, or remembers for 10 s
-	// after their end. One publisher may have as many of them as are free. Each takes 100 bytes until it is forgotten,
-	// and each possible one needs 32 bytes at all times. Default: DefaultMaxSubgroups.
+	// after their end. One publisher may have as many of them as are free. Each takes 200 bytes until it is forgotten,
+	// and each possible one needs 64 bytes at all times. Default: DefaultMaxSubgroups.
 	MaxSubgroups int
 	// MaxObjects is how many objects in datagrams the kernel can claim within 10 s. One publisher may have as many of
 	// them as are free. Each takes 100 bytes for that time, and each possible one needs 16 bytes at all times. Default:

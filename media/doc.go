@@ -46,7 +46,7 @@
 // a stream that the forwarder has opened, before the relay opens it here, is kept until then (adoption.go). Peers that
 // can are asked for fewer ACKs (ackfrequency.go).
 //
-// A packet with nothing but an ACK is processed on the goroutine that reads the socket ([Sender.Take], reader.go), with
+// A packet with nothing but an ACK is processed on the goroutine that reads the socket ([Hooks.Take], reader.go), with
 // and without a forwarder, unless quic-go has to see it. quic-go is told of it before it opens another packet.
 //
 // # Locks

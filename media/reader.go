@@ -10,7 +10,7 @@ import (
 	"sluice/internal/packet"
 )
 
-// readPackets is the packets that the socket's reader has opened, see [Sender.Take], and that quic-go has not been told
+// readPackets is the packets that the socket's reader has opened, see [Hooks.Take], and that quic-go has not been told
 // of; and what quic-go has to see itself. It is guarded by the sender's lock.
 type readPackets struct {
 	own        bool   // packets of quic-go's are in flight, which the next ACK may acknowledge

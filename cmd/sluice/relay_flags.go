@@ -119,7 +119,7 @@ func (f *relayFlags) registerFastPath(cmd *cobra.Command) {
 	flags.IntVar(&f.cfg.FastPath.MaxConnections, "fastpath-connections", fastpath.DefaultMaxConnections,
 		"largest `number` of connections that the kernel serves; each takes up to 262 KiB")
 	flags.IntVar(&f.cfg.FastPath.MaxSubgroups, "fastpath-subgroups", fastpath.DefaultMaxSubgroups,
-		"largest `number` of publishers' streams that the kernel knows, until 10 s after their end; each takes 132 "+
+		"largest `number` of publishers' streams that the kernel knows, until 10 s after their end; each takes 264 "+
 			"bytes, and one publisher may have as many as are free")
 	flags.IntVar(&f.cfg.FastPath.MaxObjects, "fastpath-objects", fastpath.DefaultMaxObjects,
 		"largest `number` of objects in datagrams that the kernel can claim in 10 s; each takes 116 bytes, and one "+
