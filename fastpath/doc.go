@@ -49,8 +49,8 @@
 // # Locks
 //
 // Locks are taken in this order: the media sender's, which it holds while it calls the methods of conn; FastPath.life,
-// for reading; pool.room or ForwardedTrack.mu; conn.mu or RTPMedia.mu; pool.mu, reclaimer.mu or rtp.mu. While one of
-// the last three is held, no other is taken. The function that abandons a stream takes the media sender's lock, so it
-// is called with none of these held except life. Programs take no locks: the values that they read are replaced as a
-// whole, or changed atomically.
+// for reading; pool.room or ForwardedTrack.mu; conn.mu or RTPMedia.mu; pool.mu, reclaimer.mu, rtp.mu or signal.mu.
+// While one of the last four is held, no other is taken. The function that abandons a stream takes the media sender's
+// lock, so it is called with none of these held except life. Programs take no locks: the values that they read are
+// replaced as a whole, or changed atomically.
 package fastpath

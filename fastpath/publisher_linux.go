@@ -248,7 +248,7 @@ func (p *publishing) noteEnd(stream uint64, forwarded bool) []endedStream {
 	p.conn.mu.Lock()
 	defer p.conn.mu.Unlock()
 	p.releaseLocked(stream)
-	p.begun.raise()
+	defer p.begun.raise()
 	if p.conn.closed {
 		return nil
 	}

@@ -240,11 +240,11 @@ func TestRTPAwait(t *testing.T) {
 		d.media.Await()
 		close(waited)
 	}()
-	workers := d.media.rtp.workers
+	progress := &d.media.rtp.workers.progress
 	require.Eventually(t, func() bool {
-		workers.mu.Lock()
-		defer workers.mu.Unlock()
-		return workers.changed != nil
+		progress.mu.Lock()
+		defer progress.mu.Unlock()
+		return progress.c != nil
 	}, time.Minute, time.Millisecond, "it waits")
 	packets, _ := d.players[0].Sent()
 	require.EqualValues(t, 1, packets)

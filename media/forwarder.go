@@ -19,7 +19,7 @@ type forwarderLink struct {
 	conn      claim.ForwarderConn // nil: only the media sender sends
 	asked     bool                // whether the forwarder has room for the connection
 	abandoned *Subscription       // of streams that no subscription wants
-	connIDs   []quic.ConnectionID // usable, at most maxConnIDs, until there is a conn
+	connIDs   []quic.ConnectionID // that were usable, at most maxConnIDs, until there is a conn
 }
 
 // maxConnIDs is how many connection IDs wait for a conn: quic-go has fewer at a time, but a peer may retire any number.

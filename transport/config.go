@@ -65,7 +65,7 @@ type ListenConfig struct {
 	MaxConnectionsPerSource int
 	Exempt                  []netip.Prefix
 	// MaxUnvalidated is how many connection attempts a second may come from unvalidated client addresses before clients
-	// have to prove their addresses (Retry, RFC 9000 §8.1.2). Default: 64. Negative: they always have to.
+	// have to prove their addresses (Retry, RFC 9000 §8.1.2). Default: 40. Negative: they always have to.
 	MaxUnvalidated int
 
 	// Inspection shows secrets. Default: none.
@@ -154,8 +154,8 @@ const (
 	exemptConnWindow        = 64 << 20
 	// A sixteenth of all, so that a few addresses cannot keep others out; many clients may be behind one NAT.
 	defaultMaxConnectionsPerSource = 1024
-	// Each may occupy a place of the fast path for half of the handshake's time: 320 of 512 at most.
-	defaultMaxUnvalidated = 64
+	// Each may occupy a place of the fast path until its handshake times out: with the burst, 440 of 512 in 10 s.
+	defaultMaxUnvalidated = 40
 	// Longer than the time between two groups of most tracks, and short compared with a restart.
 	defaultProbeAfter = time.Second
 )

@@ -96,7 +96,7 @@ func dialWebTransport(ctx context.Context, qc *quic.Conn, u *URL, cfg *ClientCon
 		_ = qc.CloseWithError(h3NoError, "")
 		if ctx.Err() != nil {
 			s := qc.ConnectionStats()
-			err = fmt.Errorf("%w (the QUIC handshake was complete; packets: %d sent, %d received, %d lost; %w)",
+			err = fmt.Errorf("%w (the QUIC handshake was complete; packets: %d sent, %d received, %d lost; %v)",
 				context.Cause(ctx), s.PacketsSent, s.PacketsReceived, s.PacketsLost, err)
 		}
 		return nil, fmt.Errorf("WebTransport: %w", err)

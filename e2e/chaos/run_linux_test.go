@@ -97,9 +97,8 @@ func (r *run) heardOf(c *client, message string) (list []objects) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, o := range r.heard {
-		of := o.Objects.Track.Namespace // the fast path does not know it
-		isOf := of == nil && o.relay == relayNames[c.relay] || of.Equal(namespace(c.relay, c.broadcast))
-		if o.Msg == message && isOf {
+		of, here := o.Objects.Track.Namespace, o.relay == relayNames[c.relay] // the fast path does not know the track
+		if o.Msg == message && (of == nil && here || of.Equal(namespace(c.relay, c.broadcast))) {
 			list = append(list, o.Objects)
 		}
 	}
