@@ -18,6 +18,7 @@ func (s *signal) next() <-chan struct{} {
 	return s.c
 }
 
+// raise closes the channel. Who changes something does that first.
 func (s *signal) raise() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -58,7 +58,7 @@ func (s *Space[P]) Withdraw(a *Announcement[P]) {
 	s.tell(watches, a.Place)
 }
 
-// tell tells watches what is at a place now. It skips watches that have ended, or got a prefix that does not match.
+// tell sends the state of a place to watches. A watch gets nothing if it has ended, or if the place lacks its prefix.
 func (s *Space[P]) tell(watches []*Watch[P], at Place) {
 	Tell(context.Background(), &s.mu, watches, func(w *Watch[P]) {
 		if s.watches.Has(w.Place(), w) && at.HasPrefix(w.Place()) {
