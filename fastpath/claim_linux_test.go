@@ -348,7 +348,7 @@ func TestKernelOpens(t *testing.T) {
 }
 
 // TestStreamShare lets the kernel open as many streams as one connection may have. The next one is the media sender's
-// alone, also when its first packet comes again after there is room.
+// alone, also when its first packet comes again after there is room. A stream that was closed is not opened again.
 func TestStreamShare(t *testing.T) {
 	const share = int64(bpf.IngressCapacitySTREAM_SHARE)
 	r := newKernelRig(t)
@@ -376,14 +376,14 @@ func TestStreamShare(t *testing.T) {
 	state, _ := open(share)
 	require.Nil(t, state)
 
-	end := r.track.Receive(r.publisher, 3, header(0), 128, 0)
+	defer r.track.Receive(r.publisher, 3, header(0), 128, 0)()
 	state, opened := open(0)
 	require.True(t, opened)
-	end()
 	r.down.CloseStream(state)
 	require.Eventually(t, func() bool { return r.sub.Slots.Load() < uint32(share) }, time.Minute, time.Millisecond)
+	r.see(first(0))
 	r.see(first(share))
-	require.EqualValues(t, share, r.sub.Packets.Load(), "the media sender has that stream")
+	require.EqualValues(t, share, r.sub.Packets.Load(), "the media sender has or had those streams")
 	r.see(first(share + 1))
 	require.EqualValues(t, share+1, r.sub.Packets.Load())
 	state, opened = open(share + 1)

@@ -134,34 +134,29 @@ func TestReadBehindTheEnd(t *testing.T) {
 // TestSlotOutlivesRuns keeps the slot of a closed stream until no run is left that may open the stream once more (I8).
 func TestSlotOutlivesRuns(t *testing.T) {
 	r := newLateRig(t)
-	end := r.track.Receive(r.publisher, lateStream, moqt.SubgroupHeader{}, 128, lateStart)
+	defer r.track.Receive(r.publisher, lateStream, moqt.SubgroupHeader{}, 128, lateStart)()
 	state, adopted := r.openStream()
 	require.NotNil(t, state)
 	require.False(t, adopted)
-	end()
 	r.subscriber.CloseStream(state)
-	r.fast.reclaimer.try()
-	_, err := r.fast.newStream(r.key()) // as a run does that has looked whether the stream has ended
+	_, err := r.fast.newStream(r.key()) // as a run does that has registered the subgroup
 	require.Error(t, err)
 	r.fast.reclaimer.reclaim()
-	r.fast.reclaimer.try()
 	require.Len(t, r.fast.reclaimer.later, 1)
 }
 
 // TestOpenedWithoutSlot has the media sender open a stream that there is no slot for, when a run has taken the last one
-// and has not opened the stream yet. The run opens no other one (I8).
+// and has not opened the stream yet. The run opens no other one (I8). What keeps it from that lasts no longer.
 func TestOpenedWithoutSlot(t *testing.T) {
 	r := newLateRig(t)
-	end := r.track.Receive(r.publisher, lateStream, moqt.SubgroupHeader{}, 128, lateStart)
+	defer r.track.Receive(r.publisher, lateStream, moqt.SubgroupHeader{}, 128, lateStart)()
 	r.fast.states[r.subscriber.index].Slots.Store(streamShare)
 	state, adopted := r.openStream()
 	require.Nil(t, state)
 	require.False(t, adopted)
 	_, err := r.fast.newStream(r.key())
 	require.ErrorIs(t, err, ebpf.ErrKeyExist, "both have opened the stream")
-	end()
 	r.fast.reclaimer.reclaim()
-	r.fast.reclaimer.try()
 	_, err = r.fast.newStream(r.key())
 	require.NoError(t, err)
 }

@@ -188,10 +188,9 @@ func TestStreamClosedTwice(t *testing.T) {
 	require.False(t, adopted)
 	c.CloseStream(state)
 	c.CloseStream(state)
-	reclaimer.try()
+	reclaimer.reclaim()
 	require.Len(t, reclaimer.later, 1)
 	c.CloseStream(state)
-	reclaimer.try()
 	require.Len(t, reclaimer.later, 1)
 }
 

@@ -162,9 +162,7 @@ func (s *subscribing) forgoLocked(key bpf.DownstreamKey) error {
 		return err
 	}
 	s.slots[key] = noSlot
-	s.conn.fast.reclaimer.afterRuns(func() {
-		s.conn.fast.reclaimer.until(func() bool { return s.release(noSlot, key) })
-	})
+	s.conn.fast.reclaimer.afterRuns(func() { s.release(noSlot, key) })
 	return errNoSlot
 }
 
@@ -204,26 +202,20 @@ func (s *subscribing) CloseStream(state *claim.StreamState) {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
 	if key, ok := s.keys[uint32(i)]; ok {
-		s.conn.fast.reclaimer.until(func() bool { return s.release(uint32(i), key) })
+		s.conn.fast.reclaimer.afterRuns(func() { s.release(uint32(i), key) })
 	}
 }
 
-// release frees the slot of a closed stream, and reports whether it has. While the kernel has the subgroup, the slot is
-// kept: without it, a run would open another stream if the first packet came again. The subgroup goes when no run is
-// left that began before the publisher's stream ended.
-func (s *subscribing) release(slot uint32, key bpf.DownstreamKey) (done bool) {
+// release frees the slot of a closed stream when no run is left that had begun before: one may open another stream in
+// its place. Later ones do not, because the run that registers a subgroup opens its streams.
+func (s *subscribing) release(slot uint32, key bpf.DownstreamKey) {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
 	if slot != noSlot {
 		key = s.keys[slot] // the publisher may have ended meanwhile
 	}
 	if now, ok := s.slots[key]; s.conn.closed || !ok || now != slot {
-		return true // it was closed twice
-	}
-	maps := &s.conn.fast.kernel.tables
-	from := bpf.StreamKey{StreamId: key.StreamId, Publisher: key.Publisher}
-	if maps.Subgroups.Lookup(from, new(bpf.Subgroup)) == nil {
-		return false
+		return // it was closed twice
 	}
 	delete(s.slots, key)
 	s.removeStreamLocked(key)
@@ -232,7 +224,6 @@ func (s *subscribing) release(slot uint32, key bpf.DownstreamKey) (done bool) {
 		s.conn.fast.states[s.conn.index].Slots.Add(^uint32(0))
 		s.conn.fast.freeSlot(slot)
 	}
-	return true
 }
 
 // removeStreamLocked has the kernel not find a stream any more.

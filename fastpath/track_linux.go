@@ -261,7 +261,7 @@ func (t *ForwardedTrack) subgroup(h moqt.SubgroupHeader, priority uint8, start i
 	h = Forwarded(h, h.SubgroupID, priority)
 	return bpf.Subgroup{
 		Group: h.GroupID, Subgroup: h.SubgroupID, Track: t.index, HeaderLen: uint32(start),
-		HeaderType: uint8(knownLayout.SubgroupType(h)), Priority: priority, Begun: 1,
+		HeaderType: uint8(knownLayout.SubgroupType(h)), Priority: priority,
 	}
 }
 

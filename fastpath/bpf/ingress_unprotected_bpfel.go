@@ -311,7 +311,7 @@ type IngressScratch struct {
 	Len        uint32
 	FrameCount uint32
 	Start      uint32
-	Pad        uint32
+	Opens      uint32
 	Frames     [8]struct {
 		_        structs.HostLayout
 		StreamId uint64
@@ -414,8 +414,7 @@ type IngressSubgroup struct {
 	HeaderLen  uint32
 	HeaderType uint8
 	Priority   uint8
-	Begun      uint8
-	Pad        [5]uint8
+	Pad        [6]uint8
 }
 
 type IngressSubgroupKey struct {

@@ -45,5 +45,8 @@ func owes(s state) string {
 	if s.slots[0].phase != free || s.slots[1].phase != free {
 		return "I12: a slot is not given back"
 	}
+	if s.feeds[b].subgroup {
+		return "I12: a subgroup is not forgotten"
+	}
 	return ""
 }

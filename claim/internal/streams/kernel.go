@@ -86,9 +86,7 @@ func (m forwarder) lookRules(i int) []check.Rule[state] {
 		ruleOf(i, "finds or registers the subgroup", "fastpath/bpf/application/subgroup.h: find_subgroup", finds,
 			func(s state, _ run) []state { return m.find(s, i) }),
 		stepOf(i, "asks for the stream", "fastpath/bpf/fanout/stream.h: find_stream", asks, func(s *state, r *run) {
-			f := &s.feeds[r.of]
-			f.begun = f.begun || r.first
-			if r.slot = f.downstream; r.slot == none && anyStream {
+			if r.slot = s.feeds[r.of].downstream; r.slot == none && anyStream {
 				r.slot = s.feeds[1-r.of].downstream
 			}
 			switch {
@@ -109,11 +107,10 @@ func (m forwarder) lookRules(i int) []check.Rule[state] {
 func (m forwarder) find(s state, cpu int) (next []state) {
 	r := &s.runs[cpu]
 	f := &s.feeds[r.of]
-	if !f.subgroup && r.frame == 0 {
-		f.subgroup = true
-		f.begun = r.of == b && m.keeps("what another publisher has brought is not opened")
-	}
-	r.first = r.frame == 0 && !f.begun
+	registers := !f.subgroup || !m.keeps("the run that registers the subgroup opens the stream")
+	brought := r.of == b && m.keeps("what another publisher has brought is not opened")
+	r.first = r.frame == 0 && registers && !brought
+	f.subgroup = f.subgroup || r.frame == 0
 	anySource := !m.keeps("only the source that the list names is forwarded")
 	for _, stale := range []bool{false, true} {
 		if m.world == Switching || stale != s.listed {

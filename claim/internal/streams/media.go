@@ -164,7 +164,7 @@ func (m sender) resumeRules() []check.Rule[state] {
 			func(s *state, d *media) {
 				f := &s.feeds[b]
 				if d.asking = takes; !f.ended && f.conn == there || always {
-					f.subgroup, f.begun = true, true
+					f.subgroup = true
 				}
 			}),
 		mediaRule("B is there, when the media sender wants a slot", "fastpath/conn_linux.go: wasServed", at(takes),

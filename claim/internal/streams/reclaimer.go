@@ -10,11 +10,12 @@ import (
 type reclaimer struct{ model }
 
 func (m reclaimer) rules() (rules []check.Rule[state]) {
+	awaitRuns := m.keeps("a slot is released when no run can open its stream")
 	for i := range int8(own) {
 		is := bits(1) << i
 		rules = append(rules,
 			check.Step(fmt.Sprintf("slot %d is released", i), "fastpath/subscriber_linux.go: release",
-				func(s *state) bool { return s.closing&is != 0 && m.mayRelease(s, i) },
+				func(s *state) bool { return s.closing&is != 0 && (s.awaited[i] == 0 || !awaitRuns) },
 				func(s *state) {
 					s.closing &^= is
 					m.takeBack(s, i)
@@ -26,7 +27,7 @@ func (m reclaimer) rules() (rules []check.Rule[state]) {
 	for p := range publishers {
 		rules = append(rules, check.Step("a subgroup is forgotten", "fastpath/reclaim_linux.go: reclaim",
 			func(s *state) bool { f := &s.feeds[p]; return f.removing && f.removed == 0 && f.at == gone },
-			func(s *state) { f := &s.feeds[p]; f.removing, f.subgroup, f.begun = false, false, false }))
+			func(s *state) { f := &s.feeds[p]; f.removing, f.subgroup = false, false }))
 	}
 	return append(rules,
 		check.Step("the subscriber's connection ends", "",
@@ -91,15 +92,5 @@ func (m reclaimer) sweep(s *state) {
 	if m.keeps("a stream is hidden when its publisher has left") {
 		f.downstream, f.took = none, false
 	}
-	f.conn, f.subgroup, f.begun, f.removing = swept, false, false, false
-}
-
-// mayRelease reports whether a slot may be taken off the map: no run may open the publisher's stream once more.
-func (m reclaimer) mayRelease(s *state, at int8) bool {
-	p := s.slotFeed(at)
-	if p < 0 || !m.keeps("a slot is kept while the publisher's stream goes on") {
-		return true
-	}
-	f := &s.feeds[p]
-	return !f.subgroup || f.ended && !m.keeps("a slot is released when no run can open its stream")
+	f.conn, f.subgroup, f.removing = swept, false, false
 }

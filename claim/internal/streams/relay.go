@@ -26,17 +26,17 @@ const (
 
 // feed is a publisher's stream: how far user space has read it, and what the maps have of it.
 type feed struct {
-	at              reading
-	came            int8 // frames that have gone up
-	slot            int8 // that user space abandons
-	downstream      int8 // the map downstreams: the slot of the stream for the subscriber
-	took            bool // it is in user space's table: the slot is the media sender's, or is being abandoned
-	subgroup, begun bool // the map subgroups
-	ended           bool // the map of ended streams
-	removing        bool // the subgroup waits for a grace period
-	removed         bits // runs that this awaits
-	conn            connection
-	leaving         bits // runs that the grace period of the connection awaits
+	at         reading
+	came       int8 // frames that have gone up
+	slot       int8 // that user space abandons
+	downstream int8 // the map downstreams: the slot of the stream for the subscriber
+	took       bool // it is in user space's table: the slot is the media sender's, or is being abandoned
+	subgroup   bool // the map subgroups
+	ended      bool // the map of ended streams
+	removing   bool // the subgroup waits for a grace period
+	removed    bits // runs that this awaits
+	conn       connection
+	leaving    bits // runs that the grace period of the connection awaits
 }
 
 // connection is whether a publisher is still there.
@@ -156,9 +156,7 @@ func (m reader) readRules(p int8) []check.Rule[state] {
 			func(s *state) bool { return s.feeds[p].at == waits && s.feeds[p].came > 0 },
 			func(s *state) {
 				f := &s.feeds[p]
-				if f.at = reads; !f.subgroup && p == a {
-					f.subgroup, f.begun = true, true
-				}
+				f.at, f.subgroup = reads, f.subgroup || p == a
 			}),
 		check.Step("user space appends a byte", "track/log.go: Append",
 			func(s *state) bool { return s.writes(p) && s.brings(p) },
@@ -229,6 +227,6 @@ func (m reader) abandonRules(p int8) []check.Rule[state] {
 func (s *state) reset(at int8) {
 	s.slots[at] = slot{phase: closed, ended: true}
 	if at != own {
-		s.closing |= 1 << at
+		s.closing, s.awaited[at] = s.closing|1<<at, s.running()
 	}
 }

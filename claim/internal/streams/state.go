@@ -70,7 +70,7 @@ type state struct {
 	relay          relay
 	media          media
 	closing, grace bits       // slots that wait to be taken off the map, and then for a grace period
-	awaited        [own]bits  // runs that the grace period of a slot awaits
+	awaited        [own]bits  // runs that a slot waits for, in either
 	conn           connection // of the subscriber
 	leaving        bits       // runs that its grace period awaits
 
@@ -147,7 +147,7 @@ var Rules = map[World]map[string]string{
 		"the end of the log is read before the place of the cut": "I9",
 		"whoever publishes the slot first opens the stream":      "I8",
 		"an opening that takes too long stays the forwarder's":   "I8",
-		"a slot is kept while the publisher's stream goes on":    "I8",
+		"the run that registers the subgroup opens the stream":   "I8",
 		"only the source that the list names is forwarded":       "I9",
 		"a grace period ends before a slot is free":              "I10",
 		"what nobody has adopted is abandoned":                   "I12",
@@ -155,7 +155,7 @@ var Rules = map[World]map[string]string{
 		"streams are abandoned when no run can open one":         "I12",
 		"a late opening is abandoned when it has ended":          "I12",
 		"a slot is released when no run can open its stream":     "I8",
-		"a stream that has ended is not forwarded":               "I12",
+		"a stream that has ended is not forwarded":               "I8",
 	},
 	Switching: {
 		"the cursor moves before the log goes on":                       "I9",
@@ -198,7 +198,7 @@ func (m model) start() (s state) {
 	s.media = media{slot: none, until: unlimited, late: none, spare: none, origin: fromA}
 	s.relay = relay{severed: [publishers]int8{none, none}, from: none, origin: fromA}
 	if m.world == Switching {
-		s.feeds[a] = feed{at: reads, came: 1, subgroup: true, begun: true, took: true}
+		s.feeds[a] = feed{at: reads, came: 1, subgroup: true, took: true}
 		s.feeds[b].at = waits
 		s.slots[0] = slot{phase: open, next: 1, hasID: true}
 		s.media.at, s.media.slot, s.media.header = serves, 0, true

@@ -32,7 +32,8 @@ INLINE struct subgroup *declined(enum reason why)
 }
 
 // find_subgroup returns the subgroup of the frame's stream, which it registers if the frame carries its header. If
-// there is none, it counts why and returns 0. In the scratch, header.len is 0 unless the frame carries the header.
+// there is none, it counts why and returns 0. In the scratch, header.len is 0 unless the frame carries the header, and
+// opens says whether this run may open streams: if any run could, it might do so again after user space closed one.
 static __noinline struct subgroup *find_subgroup(struct scratch *c)
 {
 	if (c->frame >= MAX_FRAMES)
@@ -42,6 +43,7 @@ static __noinline struct subgroup *find_subgroup(struct scratch *c)
 	struct subgroup *g = bpf_map_lookup_elem(&subgroups, &key);
 	const struct media_header *h = &c->header;
 
+	c->opens = 0;
 	parse_subgroup_header(c);
 	if (bpf_map_lookup_elem(&ended, &key))
 		return declined(FRAME_ENDED);
@@ -65,9 +67,10 @@ static __noinline struct subgroup *find_subgroup(struct scratch *c)
 	};
 	if (!may_hold(c->publisher, SHARE_SUBGROUPS))
 		return declined(FRAME_SHARE);
-	new.begun = has_earlier(&new, &key);
+	bool earlier = has_earlier(&new, &key);
 	if (bpf_map_update_elem(&subgroups, &key, &new, BPF_NOEXIST))
 		return declined(FRAME_NO_SLOT);
+	c->opens = !earlier;
 	hold(c->publisher, SHARE_SUBGROUPS, 1);
 	return bpf_map_lookup_elem(&subgroups, &key);
 }

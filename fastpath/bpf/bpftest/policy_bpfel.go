@@ -165,7 +165,7 @@ type PolicyScratch struct {
 	Len        uint32
 	FrameCount uint32
 	Start      uint32
-	Pad        uint32
+	Opens      uint32
 	Frames     [8]struct {
 		_        structs.HostLayout
 		StreamId uint64

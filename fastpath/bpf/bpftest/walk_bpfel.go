@@ -62,7 +62,7 @@ type WalkScratch struct {
 	Len           uint32
 	FrameCount    uint32
 	Start         uint32
-	Pad           uint32
+	Opens         uint32
 	Frames        [8]WalkFrame
 	Frame         uint32
 	Publisher     uint32

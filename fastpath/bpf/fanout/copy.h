@@ -16,7 +16,6 @@ struct fan_out {
 	struct __sk_buff *skb;
 	struct scratch *c;
 	const struct track *part; // of the list of subscriptions: see subscription_at
-	u64 first; // it is the first frame of a publisher's stream, and has not come before
 	union {
 		const struct subgroup *subgroup; // of a STREAM frame
 		struct object_claim *object; // of a DATAGRAM frame

@@ -66,8 +66,7 @@ GLOBAL int open_stream(const struct subgroup *g, const struct subscription *sub,
 	return COPY_SENT;
 }
 
-// find_stream sets the claim's slot to the subscriber's stream, which it opens if this is the first frame. When that
-// frame comes again, user space may have opened the stream without a slot.
+// find_stream sets the claim's slot to the subscriber's stream, which it opens if this run may.
 INLINE enum reason find_stream(const struct fan_out *f, const struct subscription *sub, const struct path *path,
 			       struct claim *cl, u64 stream_id)
 {
@@ -84,7 +83,7 @@ INLINE enum reason find_stream(const struct fan_out *f, const struct subscriptio
 		slot = bpf_map_lookup_elem(&downstreams, key);
 		return slot && SHARED(*slot) == cl->slot ? COPY_SENT : COPY_NOT_OPEN;
 	}
-	if (!f->first)
+	if (!f->c->opens)
 		return COPY_NOT_OPEN;
 	if (!subgroup_wanted(sub, f->subgroup))
 		return COPY_FILTERED;
@@ -212,9 +211,7 @@ GLOBAL int forward_stream(struct __sk_buff *skb)
 		return 0;
 	}
 	count(FRAME_FORWARDED);
-	struct fan_out f = { .skb = skb, .c = c, .part = t, .first = c->header.len && !g->begun, .subgroup = g };
-	if (f.first)
-		g->begun = 1;
+	struct fan_out f = { .skb = skb, .c = c, .part = t, .subgroup = g };
 	bpf_loop(max_copies, stream_step, &f, 0);
 	if (t->count > max_copies)
 		count(COPY_BUDGET);

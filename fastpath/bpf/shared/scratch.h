@@ -89,7 +89,7 @@ struct scratch {
 	u32 len; // of its payload
 	u32 frame_count;
 	u32 start; // where the frame walk begins, see frames.h
-	u32 pad;
+	u32 opens; // this run has registered the frame's subgroup, and no other stream brought it first: it opens streams
 	struct frame frames[MAX_FRAMES];
 	u32 frame; // of frames, that is being forwarded
 	u32 publisher; // index of the connection that the packet came on

@@ -213,8 +213,7 @@ struct subgroup {
 	u32 track;
 	u32 header_len; // of the header as the publisher wrote it: the log begins behind it
 	u8 header_type, priority;
-	u8 begun; // its first frame has come, or another stream brought it first: the kernel opens no more streams for it
-	u8 pad[5];
+	u8 pad[6];
 };
 
 // A subgroup of a publisher's.

@@ -23,7 +23,7 @@ func (r *run) forwardStream(publisher uint32, f *frame) {
 	}
 	h := parseSubgroupHeader(f)
 	key := bpf.StreamKey{StreamId: f.stream, Publisher: publisher}
-	g, why := r.findSubgroup(key, &h)
+	g, opens, why := r.findSubgroup(key, &h)
 	if why != bpf.IngressReasonFRAME_FORWARDED {
 		r.count(why)
 		return
@@ -36,15 +36,10 @@ func (r *run) forwardStream(publisher uint32, f *frame) {
 		return
 	}
 	r.count(bpf.IngressReasonFRAME_FORWARDED)
-	g, _ = r.subgroups.get(key)
-	first := h.len > 0 && g.Begun == 0
-	if first {
-		r.step()
-		r.subgroups.change(key, func(g *bpf.Subgroup) { g.Begun = 1 })
-	}
+	r.step()
 	r.eachSubscription(part, g.Track, version, func(_ int, sub *bpf.Subscription) {
 		c := streamCopy{
-			frame: f, header: h.len, group: &g, sub: sub, first: first,
+			frame: f, header: h.len, group: &g, sub: sub, opens: opens,
 			key:      bpf.DownstreamKey{StreamId: f.stream, Publisher: publisher, Subscriber: sub.Subscriber},
 			outgoing: outgoing{run: r, subscriber: sub.Subscriber},
 		}
@@ -81,30 +76,31 @@ func (r *run) findPart(track uint32, version uint64, part uint32) (bpf.Track, bo
 	return r.tracks.get(bpf.VersionKey{Version: version, Index: track, Part: part})
 }
 
-// findSubgroup returns the subgroup of a stream, which it registers if the frame has a header.
-func (r *run) findSubgroup(key bpf.StreamKey, h *subgroupHeader) (g bpf.Subgroup, why bpf.Reason) {
+// findSubgroup returns the subgroup of a stream, which it registers if the frame has a header, and whether this run may
+// open streams for it.
+func (r *run) findSubgroup(key bpf.StreamKey, h *subgroupHeader) (g bpf.Subgroup, opens bool, why bpf.Reason) {
 	g, known := r.subgroups.get(key)
 	r.step()
 	if _, ended := r.ended.get(key); ended {
-		return g, bpf.IngressReasonFRAME_ENDED
+		return g, false, bpf.IngressReasonFRAME_ENDED
 	}
 	switch {
 	case known:
-		return g, bpf.IngressReasonFRAME_FORWARDED
+		return g, false, bpf.IngressReasonFRAME_FORWARDED
 	case h.len == 0:
-		return g, bpf.IngressReasonFRAME_NOT_MEDIA
+		return g, false, bpf.IngressReasonFRAME_NOT_MEDIA
 	}
 	r.step()
 	index, ok := r.aliases.get(bpf.AliasKey{Alias: h.TrackAlias, Publisher: key.Publisher})
 	if !ok {
-		return g, bpf.IngressReasonFRAME_NO_TRACK
+		return g, false, bpf.IngressReasonFRAME_NO_TRACK
 	}
 	t, ok := r.findPart(index, atomic.LoadUint64(&r.machine.TrackVersions[index]), 0)
 	if !ok || t.Publisher != key.Publisher || t.Alias != h.TrackAlias {
-		return g, bpf.IngressReasonFRAME_NO_TRACK
+		return g, false, bpf.IngressReasonFRAME_NO_TRACK
 	}
 	if key.StreamId < atomic.LoadUint64(&r.machine.Publishers[key.Publisher].FirstStream) {
-		return g, bpf.IngressReasonFRAME_ENDED
+		return g, false, bpf.IngressReasonFRAME_ENDED
 	}
 	if h.DefaultPriority {
 		h.Priority = uint8(t.DefaultPriority)
@@ -116,21 +112,19 @@ func (r *run) findSubgroup(key bpf.StreamKey, h *subgroupHeader) (g bpf.Subgroup
 	}
 	own, all := r.held(key.Publisher, bpf.IngressShareKindSHARE_SUBGROUPS)
 	if !mayHold(own, all) {
-		return g, bpf.IngressReasonFRAME_SHARE
+		return g, false, bpf.IngressReasonFRAME_SHARE
 	}
-	if r.hasEarlier(&g, key) {
-		g.Begun = 1
-	}
+	opens = !r.hasEarlier(&g, key)
 	r.step()
 	if r.subgroups.insert(key, g) != nil {
-		return g, bpf.IngressReasonFRAME_NO_SLOT
+		return g, false, bpf.IngressReasonFRAME_NO_SLOT
 	}
 	atomic.AddUint32(own, 1)
 	atomic.AddUint32(all, 1)
 	if g, ok = r.subgroups.get(key); !ok {
-		return g, bpf.IngressReasonFRAME_ENDED
+		return g, false, bpf.IngressReasonFRAME_ENDED
 	}
-	return g, bpf.IngressReasonFRAME_FORWARDED
+	return g, opens, bpf.IngressReasonFRAME_FORWARDED
 }
 
 // hasEarlier reports whether another stream of the publisher brought the subgroup of a stream first, or may have, see
@@ -163,8 +157,8 @@ func mayHold(own, all *uint32) bool {
 type streamCopy struct {
 	outgoing
 	frame  *frame
-	header int // bytes at the beginning of the frame that each hop writes anew
-	first  bool
+	header int  // bytes at the beginning of the frame that each hop writes anew
+	opens  bool // the run may open the stream
 	group  *bpf.Subgroup
 	sub    *bpf.Subscription
 	key    bpf.DownstreamKey
@@ -208,7 +202,7 @@ func (c *streamCopy) make() bpf.Reason {
 	return c.sendClone(packet)
 }
 
-// findStream finds the subscriber's stream, or opens it if this is the first frame.
+// findStream finds the subscriber's stream, or opens it if this run may.
 func (c *streamCopy) findStream() bpf.Reason {
 	if slot, ok := c.downstreams.get(c.key); ok {
 		c.step()
@@ -218,7 +212,7 @@ func (c *streamCopy) findStream() bpf.Reason {
 		c.state = &c.machine.Streams[slot]
 		return bpf.IngressReasonCOPY_SENT
 	}
-	if !c.first {
+	if !c.opens {
 		return bpf.IngressReasonCOPY_NOT_OPEN
 	}
 	if !wantsSubgroup(c.sub, c.group) {
