@@ -150,6 +150,8 @@ func (f *FastPath) takeConn() (index uint32, ok bool) {
 			break
 		}
 		if !f.conns.provide(1) {
+			const message = "the fast path has no place for more connections: user space serves them"
+			f.log.Log(slog.LevelWarn, message, message, "places", len(f.states), "flag", "--fastpath-connections")
 			return 0, false
 		}
 	}

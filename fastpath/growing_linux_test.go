@@ -22,7 +22,9 @@ import (
 func TestGrowing(t *testing.T) {
 	connections, tracks := 8*int(extentLen(64))+8, int(extentLen(8))+9
 	limit := connections + 2*reserve // so many may be about to get their ledgers
-	f, err := New(Settings{Port: relayPort, MaxConnections: limit, MaxTracks: tracks}, slog.New(slog.DiscardHandler))
+	var logged bytes.Buffer
+	settings := Settings{Port: relayPort, MaxConnections: limit, MaxTracks: tracks}
+	f, err := New(settings, slog.New(slog.NewTextHandler(&logged, nil)))
 	bpftest.RequireKernel(t, err)
 	defer f.Close()
 	require.Equal(t, extentLen(8), madeOfAll(f.kernel.byTrack))
@@ -49,6 +51,7 @@ func TestGrowing(t *testing.T) {
 		}
 		return c.ConnState == nil && len(conns) == limit
 	}, time.Minute, time.Millisecond)
+	require.Contains(t, logged.String(), "the fast path has no place for more connections")
 	for i, c := range conns {
 		c.Bytes.Store(uint64(i))
 	}

@@ -237,6 +237,8 @@ func (r *statusReport) fastPathText(s *relay.SessionStatus) string {
 		return "off"
 	case !s.FastPath && s.CipherSuite != chacha20:
 		return "no, " + strings.TrimPrefix(s.CipherSuite, "TLS_")
+	case !s.FastPath:
+		return "no place"
 	}
 	return "-"
 }

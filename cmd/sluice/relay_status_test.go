@@ -97,6 +97,7 @@ the kernel, in all:
 	both := relay.SessionStatus{Threshold: 128<<8 | 32, BucketRate: 97_000}
 	require.Equal(t, "over 128/32, over 97.0 kB/s", dropsText(&both))
 	require.Equal(t, "off", new(statusReport).fastPathText(&st.Sessions[0]))
+	require.Equal(t, "no place", (&statusReport{st, true}).fastPathText(&relay.SessionStatus{CipherSuite: chacha20}))
 }
 
 // TestStatusOfGuests shows clients of other protocols in a table of their own.
