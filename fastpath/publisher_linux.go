@@ -165,7 +165,7 @@ func (p *publishing) hasUnread(track uint32, to []claim.ForwarderConn) bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		_, has := c.slots[*k]
-		return !has
+		return !has && f.kernel.tables.Downstreams.Lookup(*k, &end) == nil // it may have been released just now
 	})) > 0
 }
 

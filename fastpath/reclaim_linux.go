@@ -94,7 +94,7 @@ func (r *reclaimer) run() {
 			rings := r.tendRings()
 			r.provideStreams()
 			r.reclaim()
-			r.try() // streams of subgroups that were just forgotten are released
+			r.try()
 			surplus := r.shrink()
 			if now.Sub(looked) >= unreadInterval {
 				looked = now

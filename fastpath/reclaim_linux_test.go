@@ -161,6 +161,10 @@ func TestOpenedBehindTheSweep(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Same(t, another, &r.fast.streams[slot])
+	r.fast.states[subscriber.index].Slots.Store(streamShare)
+	key.StreamId = 7
+	subscriber.openStream(publisher, key, 0)
+	require.ErrorIs(t, r.fast.kernel.tables.Downstreams.Lookup(key, &slot), ebpf.ErrKeyNotExist, "without a slot")
 	subscriber.Close()
 	<-awaitReady(t, r.fast, subscriber.index)
 }

@@ -109,6 +109,9 @@ func (s *subscribing) openStream(
 		if errors.Is(err, ebpf.ErrKeyExist) {
 			continue // the kernel was faster
 		}
+		if errors.Is(err, errNoSlot) {
+			s.endForgone(publisher, key)
+		}
 		if err != nil || !publisher.wasServed() && !s.hide(key, found) {
 			return nil, false
 		}
@@ -162,8 +165,20 @@ func (s *subscribing) forgoLocked(key bpf.DownstreamKey) error {
 		return err
 	}
 	s.slots[key] = noSlot
-	s.conn.fast.reclaimer.afterRuns(func() { s.release(noSlot, key) })
 	return errNoSlot
+}
+
+// endForgone removes such an entry when no run is left that had begun before. If the publisher has ended, its index may
+// be another's, whose streams have entries of their own: the sweep removes this one, or has been there already.
+func (s *subscribing) endForgone(publisher *conn, key bpf.DownstreamKey) {
+	s.conn.fast.reclaimer.afterRuns(func() {
+		if publisher.wasServed() {
+			s.release(noSlot, key)
+		}
+	})
+	if !publisher.wasServed() {
+		s.orphan(key)
+	}
 }
 
 // takeOpenedLocked returns the slot of a stream that the kernel has opened, unless the media sender has it already.

@@ -32,8 +32,8 @@
 //	I9   the forwarder claims only bytes of the log's origin: none of a stream after bytes of the next one, none of
 //	     B's before the log offset where they begin, and none in a run that finds another publisher in the list
 //	I10  a run does not use a slot that was given to another stream, nor find one of a publisher whose index it has
-//	I12  a stream that was opened ends: all of it is delivered, or it is reset; then its slot is free again, and the
-//	     forwarder forgets the subgroup
+//	I12  a stream that was opened ends: all of it is delivered, or it is reset; then its slot is free again, and B's
+//	     subgroup is forgotten
 //
 // Loss and ACKs are in package packets.
 package streams

@@ -249,7 +249,7 @@ func (r *run) claimed(s *state, ok bool) {
 
 // freeSlot returns a slot from the list of free ones.
 func (s *state) freeSlot() int8 {
-	for i := range int8(own) {
+	for i := int8(own - 1); i > none; i-- {
 		if s.slots[i].phase == free {
 			return i
 		}

@@ -55,7 +55,7 @@ func (m reclaimer) takeBack(s *state, at int8) {
 		s.feeds[p].downstream, s.feeds[p].took = none, false
 	}
 	if s.grace |= 1 << at; m.keeps("a grace period ends before a slot is free") {
-		s.awaited[at] = s.running()
+		s.awaited[at] = s.runsThat(func(r *run) bool { return r.at >= claims && r.slot == at })
 	}
 }
 

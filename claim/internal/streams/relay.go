@@ -198,7 +198,7 @@ func (m reader) abandonRules(p int8) []check.Rule[state] {
 				if f.at = abandons; noteFirst {
 					noted(s)
 				}
-				if f.took && m.world == Switching { // there is nothing to look for
+				if m.world == Switching && (f.took || f.downstream == none) { // there is nothing to look for
 					f.at, f.came = gone, 0
 				}
 			}),
@@ -227,6 +227,7 @@ func (m reader) abandonRules(p int8) []check.Rule[state] {
 func (s *state) reset(at int8) {
 	s.slots[at] = slot{phase: closed, ended: true}
 	if at != own {
-		s.closing, s.awaited[at] = s.closing|1<<at, s.running()
+		s.closing |= 1 << at
+		s.awaited[at] = s.runsThat(func(r *run) bool { return r.first && r.at < claims })
 	}
 }

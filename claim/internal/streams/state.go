@@ -70,7 +70,7 @@ type state struct {
 	relay          relay
 	media          media
 	closing, grace bits       // slots that wait to be taken off the map, and then for a grace period
-	awaited        [own]bits  // runs that a slot waits for, in either
+	awaited        [own]bits  // runs that a slot waits for: a grace period awaits others, too
 	conn           connection // of the subscriber
 	leaving        bits       // runs that its grace period awaits
 
@@ -103,9 +103,11 @@ var invariants = [...]string{
 }
 
 // running returns the runs that have begun.
-func (s *state) running() (b bits) {
+func (s *state) running() bits { return s.runsThat(func(r *run) bool { return r.at != idle }) }
+
+func (s *state) runsThat(are func(r *run) bool) (b bits) {
 	for i := range s.runs {
-		if s.runs[i].at != idle {
+		if are(&s.runs[i]) {
 			b |= 1 << i
 		}
 	}
