@@ -157,7 +157,7 @@ type listed struct {
 }
 
 const (
-	// keptGroups is how many groups before the last one are remembered, and maxListed how many objects at most.
+	// keptGroups is how many groups are remembered, and maxListed how many objects at most.
 	keptGroups = 1 << 10
 	maxListed  = 1 << 16
 )
@@ -169,11 +169,17 @@ func (l *listed) isNew(at moqt.Location, by *client.Link) bool {
 	}
 	if at.Group > l.last {
 		l.last = at.Group
-		maps.DeleteFunc(l.by, func(o moqt.Location, _ *client.Link) bool { return o.Group+keptGroups < l.last })
+		l.keep(keptGroups)
 	}
-	if len(l.by) >= maxListed {
-		clear(l.by)
+	for kept := uint64(keptGroups); len(l.by) >= maxListed; {
+		kept /= 2
+		l.keep(kept)
 	}
 	l.by[at] = by
 	return true
+}
+
+// keep forgets all but the latest groups.
+func (l *listed) keep(groups uint64) {
+	maps.DeleteFunc(l.by, func(o moqt.Location, _ *client.Link) bool { return o.Group+groups <= l.last })
 }

@@ -324,12 +324,14 @@ func TestListed(t *testing.T) {
 	require.True(t, l.isNew(at, one))
 	require.False(t, l.isNew(at, two))
 	require.True(t, l.isNew(at, one))
+	require.True(t, l.isNew(moqt.Location{Group: 6 + keptGroups}, two))
 	require.True(t, l.isNew(moqt.Location{Group: 7 + keptGroups}, two))
-	require.Len(t, l.by, 2)
-	require.True(t, l.isNew(moqt.Location{Group: 8 + keptGroups}, two))
 	require.Len(t, l.by, 2, "group 7 is forgotten")
 	for i := range uint64(maxListed + 10) {
-		require.True(t, l.isNew(moqt.Location{Group: 20, Object: i}, one))
+		before := at
+		at = moqt.Location{Group: 8 + keptGroups + i/100, Object: i % 100}
+		require.True(t, l.isNew(at, one))
+		require.Equal(t, i == 0, l.isNew(before, two), "only what is old is forgotten")
 	}
 	require.LessOrEqual(t, len(l.by), maxListed)
 }
