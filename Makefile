@@ -75,6 +75,7 @@ simulate: third_party ## live through SEEDS=1000 schedules from SEED=1 on, in vi
 
 # The same seed makes the same schedule.
 chaos: deps third_party ## attack, kill and disturb everything for CHAOS=10m with SEED=1 while honest media flows (root)
+	$(if $(PLOTS),mkdir -p $(PLOTS))
 	CHAOS=$(or $(CHAOS),10m) SEED=$(or $(SEED),1) PLOTS=$(abspath $(PLOTS)) go test -count=1 -v -timeout 2h -run TestChaos ./e2e/chaos
 
 third_party: ## unpack and patch quic-go, webtransport-go, gortsplib and ethtool

@@ -97,7 +97,7 @@ func newWorld(t testing.TB, cfg worldConfig) *world {
 		}
 		w.listener, err = transport.Listen(":4443", transport.ListenConfig{
 			Certificate: &cert, Protocols: moqt.ALPNs(), Logger: log, Coalesce: coalesce,
-			NewHooks: func(net.PacketConn) quic.Hooks {
+			NewHooks: func(net.PacketConn, int) quic.Hooks {
 				<-ready
 				return w.newSender(false)
 			},

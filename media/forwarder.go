@@ -30,7 +30,7 @@ const maxConnIDs = 8
 func (l *forwarderLink) connect() {
 	s := l.sender
 	fw := s.loop.forwarder
-	if fw == nil || s.closed || l.asked {
+	if fw == nil || s.cfg.Apart || s.closed || l.asked {
 		return
 	}
 	l.asked = true

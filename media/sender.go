@@ -40,6 +40,8 @@ type SenderConfig struct {
 	// Socket is the socket of the loop on which quic-go has the connection. The sender belongs to a shard of it.
 	// Default: to any shard.
 	Socket net.PacketConn
+	// Apart keeps the connection from the loop's forwarder.
+	Apart bool
 	// Client is set if this end of the connection is the QUIC client, whose streams have other ids. It must not use
 	// 0-RTT: that takes packet numbers before the sender knows the keys.
 	Client bool

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/metrictest"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/transport/transporttest"
@@ -103,25 +104,11 @@ func TestRangeFilters(t *testing.T) {
 					f := standalone(at(1, 0), at(1, 9))
 					f.Parameters.RangeFilters = tt.filters
 					require.Equal(t, sprint(tt.fetched, 1), c.fetch(f).objects)
-					require.Equal(t, 1.0, b.counted("sluice_relay_unforwarded_subscriptions_total"))
+					require.Equal(t, 1.0, metrictest.Sum(t, b.relay, "sluice_relay_unforwarded_subscriptions_total"))
 				})
 			})
 		}
 	}
-}
-
-// counted returns the sum of the counters of a metric.
-func (b *bench) counted(name string) (sum float64) {
-	families, err := collected(b.relay).Gather()
-	require.NoError(b.t, err)
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == name {
-				sum += m.GetCounter().GetValue()
-			}
-		}
-	}
-	return sum
 }
 
 // sprint is Sprintf for a format that may use none of its arguments.

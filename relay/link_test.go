@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/metrictest"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay/internal/hub"
@@ -415,26 +415,10 @@ func TestLinkNeedsTheSecret(t *testing.T) {
 				require.ErrorAs(t, context.Cause(s.Context()), &closed)
 				require.Equal(t, uint64(moqt.SessionUnauthorized), closed.Code)
 				require.Empty(t, b.relay.sessions.at(hub.Beside))
-				require.Equal(t, 1.0, metricOf(t, b.relay, "sluice_relay_link_intruders_total"))
+				require.Equal(t, 1.0, metrictest.Sum(t, b.relay, "sluice_relay_link_intruders_total"))
 			})
 		})
 	}
-}
-
-// metricOf returns the value of a gauge or a counter.
-func metricOf(t *testing.T, r *Relay, name string) float64 {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(r)
-	families, err := registry.Gather()
-	require.NoError(t, err)
-	for _, f := range families {
-		if f.GetName() == name {
-			m := f.GetMetric()[0]
-			return m.GetGauge().GetValue() + m.GetCounter().GetValue()
-		}
-	}
-	require.Fail(t, "there is no metric "+name)
-	return 0
 }
 
 func TestNamespacesAcrossLinks(t *testing.T) {

@@ -65,7 +65,7 @@ func networkOn(t *testing.T, on *sim.Network) *network {
 	cfg := transport.ListenConfig{
 		Certificate: &cert, Protocols: moqt.ALPNs(), Logger: quiet,
 		Limits: transport.Limits{IdleTimeout: time.Hour}, // longer than any wait
-		NewHooks: func(pc net.PacketConn) quic.Hooks {
+		NewHooks: func(pc net.PacketConn, _ int) quic.Hooks {
 			once.Do(func() { loop, loopErr = media.NewLoop(media.LoopConfig{Logger: quiet}, pc) })
 			return loop.NewSender(media.SenderConfig{}).Hooks()
 		},

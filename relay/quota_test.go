@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/internal/logs/logstest"
+	"sluice/internal/metrictest"
 	"sluice/moqt"
 	"sluice/moqt/session"
 	"sluice/relay/internal/charge"
@@ -40,17 +41,7 @@ func (b *bench) turnedAway(ip string) {
 // exceeded checks how often a quota was exceeded.
 func (b *bench) exceeded(kind charge.Kind, r charge.Resource, times int) {
 	b.t.Helper()
-	families, err := collected(b.relay).Gather()
-	require.NoError(b.t, err)
-	got := 0.0
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if l := m.GetLabel(); f.GetName() == "sluice_relay_quota_refusals_total" &&
-				l[0].GetValue() == string(kind) && l[1].GetValue() == r.String() {
-				got += m.GetCounter().GetValue()
-			}
-		}
-	}
+	got := metrictest.Sum(b.t, b.relay, "sluice_relay_quota_refusals_total", string(kind), r.String())
 	require.EqualValues(b.t, times, got, "%s of an %s", r, kind)
 }
 

@@ -6,9 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/metrictest"
 	"sluice/moqt"
 	"sluice/transport"
 	"sluice/transport/transporttest"
@@ -124,18 +124,7 @@ func TestMetrics(t *testing.T) {
 		err = n.Update(b.ctx, moqt.Parameters{NamespacePrefix: &moqt.Namespace{"other"}})
 		b.refused(err, moqt.RequestPrefixOverlap)
 		value := func(name string) float64 {
-			families, err := collected(b.relay).Gather()
-			require.NoError(t, err)
-			for _, f := range families {
-				if f.GetName() == "sluice_relay_"+name {
-					total := 0.0
-					for _, m := range f.GetMetric() {
-						total += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-					}
-					return total
-				}
-			}
-			return -1
+			return metrictest.Sum(t, b.relay, "sluice_relay_"+name)
 		}
 		require.Equal(t, []float64{3, 1, 1, 1, 3, 1}, []float64{
 			value("sessions"), value("tracks"), value("upstream_subscriptions"), value("downstream_subscriptions"),
@@ -146,10 +135,4 @@ func TestMetrics(t *testing.T) {
 		require.Equal(t, 1.0, value("sent_subgroups_total"))
 		_ = src
 	})
-}
-
-func collected(r *Relay) *prometheus.Registry {
-	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(r)
-	return reg
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/congestion"
+	"sluice/internal/metrictest"
 	"sluice/internal/rendition"
 	"sluice/media"
 	"sluice/moqt"
@@ -167,7 +168,11 @@ func TestRenditions(t *testing.T) {
 		high.Cancel(moqt.ResetCancelled)
 		low.Cancel(moqt.ResetCancelled)
 		synctest.Wait()
-		require.Equal(t, map[string]float64{"late": 1, "better": 1}, b.switches(), "to leave is no switch")
+		const switches = "sluice_relay_rendition_switches_total"
+		require.Equal(t, []float64{1, 1, 2}, []float64{
+			metrictest.Sum(t, b.relay, switches, "late"), metrictest.Sum(t, b.relay, switches, "better"),
+			metrictest.Sum(t, b.relay, switches), // to leave is no switch
+		})
 	})
 }
 
@@ -220,21 +225,6 @@ func TestRenditionsTellTheirState(t *testing.T) {
 		told := regexp.MustCompile(`\w+ forward=\w+`).FindAllString(k.take(), -1)
 		require.Equal(t, []string{"low forward=true", "high forward=false"}, told)
 	})
-}
-
-// switches counts the switches by reason.
-func (b *bench) switches() map[string]float64 {
-	all, err := collected(b.relay).Gather()
-	require.NoError(b.t, err)
-	counts := map[string]float64{}
-	for _, f := range all {
-		if f.GetName() == "sluice_relay_rendition_switches_total" {
-			for _, m := range f.GetMetric() {
-				counts[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
-			}
-		}
-	}
-	return counts
 }
 
 // checkGroups checks that all groups but the last have come once and whole, and returns the tracks in order.

@@ -25,6 +25,7 @@ import (
 
 	"sluice/auth"
 	"sluice/internal/certtest"
+	"sluice/internal/metrictest"
 	"sluice/relay"
 	"sluice/rtsp/rtspwire"
 )
@@ -155,24 +156,10 @@ func (s *Server) dialWithPorts(t *testing.T, path string) *udpClient {
 // port is the port for RTP.
 func (c *udpClient) port() int { return c.rtp.LocalAddr().(*net.UDPAddr).Port }
 
-// counted returns a metric.
+// counted returns a metric, whose name may lack its prefix.
 func counted(t testing.TB, s prometheus.Collector, name string, labels ...string) float64 {
 	t.Helper()
-	r := prometheus.NewPedanticRegistry()
-	require.NoError(t, r.Register(s))
-	families, err := r.Gather()
-	require.NoError(t, err)
-	for _, f := range families {
-		if f.GetName() != "sluice_rtsp_"+name && f.GetName() != name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			if len(labels) == 0 || m.GetLabel()[0].GetValue() == labels[0] {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	return 0
+	return metrictest.Sum(t, s, name, labels...) + metrictest.Sum(t, s, "sluice_rtsp_"+name, labels...)
 }
 
 func eventually(t testing.TB, what string, f func() bool) {

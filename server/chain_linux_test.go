@@ -132,6 +132,21 @@ func serveAt(t *testing.T, h *lab.Host, cfg Config) *Server {
 	return s.Server
 }
 
+// TestPlacesOfOneSource expects half of the fast path's connections to be for others than the source that comes first.
+func TestPlacesOfOneSource(t *testing.T) {
+	l := labtest.New(t, lab.Topology{Subscribers: 1})
+	s := serveAt(t, l.Relay, Config{FastPath: FastPathConfig{MaxConnections: 4}})
+	for i, from := range []*lab.Host{l.Subscribers[0], l.Subscribers[0], l.Subscribers[0], l.Publisher} {
+		joinFrom(t, from, urlOf("moqt", l.Relay.Facing(from)))
+		await(t, "a session", func() bool { return len(s.Relay().Sessions()) > i })
+	}
+	var served []bool
+	for _, status := range s.Relay().Sessions() {
+		served = append(served, status.FastPath)
+	}
+	require.Equal(t, []bool{true, true, false, true}, served)
+}
+
 // TestFastPathDevices expects a relay that dials others to attach to all devices, because routes may lead there through
 // any.
 func TestFastPathDevices(t *testing.T) {

@@ -60,7 +60,8 @@ func (p *privatePort) listenLocked() error {
 	}
 	hash, cfg := sha256.Sum256(cert.Certificate[0]), p.config
 	p.certificate, p.senders.server = hash[:], p.server
-	cfg.Certificate, cfg.Protocols, cfg.NewHooks, cfg.Logger = &cert, moqt.ALPNs(), p.senders.newHooks, p.server.log
+	cfg.Certificate, cfg.Protocols, cfg.Logger = &cert, moqt.ALPNs(), p.server.log
+	cfg.NewHooks = func(pc net.PacketConn, _ int) quic.Hooks { return p.senders.newHooks(pc) }
 	cfg.Limits = privateLimits
 	cfg.Sockets = func(local *net.UDPAddr) ([]transport.Socket, error) {
 		c, err := p.server.cfg.ListenLink("udp", local)

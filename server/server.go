@@ -111,13 +111,15 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newHooks makes the media sender of a connection.
-func (s *Server) newHooks(socket net.PacketConn) quic.Hooks {
+// newHooks makes the media sender of a connection. The fast path has room for half as many of one source as for all.
+func (s *Server) newHooks(socket net.PacketConn, own int) quic.Hooks {
 	<-s.ready
 	if s.loop == nil {
 		return nil // Listen returns the reason
 	}
-	return s.loop.NewSender(s.senderConfig(socket, false)).Hooks()
+	cfg := s.senderConfig(socket, false)
+	cfg.Apart = own > (s.cfg.FastPath.MaxConnections+1)/2
+	return s.loop.NewSender(cfg).Hooks()
 }
 
 // senderConfig returns the configuration of the media sender of a connection, which has that socket, and which the

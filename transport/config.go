@@ -47,8 +47,9 @@ type ListenConfig struct {
 	Sockets func(local *net.UDPAddr) ([]Socket, error)
 
 	// NewHooks makes the hooks of each new QUIC connection. It is called for unvalidated client addresses too, so it
-	// should be cheap. The socket is the connection's, one of [Listener.PacketConns].
-	NewHooks func(net.PacketConn) quic.Hooks
+	// should be cheap. The socket is the connection's, one of [Listener.PacketConns]. own is how many connections the
+	// client's source has, this one included; 0: it is exempt.
+	NewHooks func(socket net.PacketConn, own int) quic.Hooks
 
 	// Coalesce is called once for each socket, by its index. It returns a function that returns how long packets may
 	// wait for others, so that many are read at a time: waking up for each packet costs CPU time. That function is

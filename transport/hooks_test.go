@@ -217,7 +217,7 @@ func streamFrame(id int64, data []byte) []byte {
 // hookedConns makes a session with a sender of its own at either end.
 func hookedConns(t *testing.T, k Kind) (client, server Conn) {
 	s := newServer(t, func(c *ListenConfig) {
-		c.NewHooks = func(pc net.PacketConn) quic.Hooks { return newTestSender(pc, 3) }
+		c.NewHooks = func(pc net.PacketConn, _ int) quic.Hooks { return newTestSender(pc, 3) }
 	})
 	return s.connect(t, k, func(c *ClientConfig) {
 		c.NewHooks = func(pc net.PacketConn) quic.Hooks { return newTestSender(pc, 2) }

@@ -162,7 +162,8 @@ func (l *Listener) connContext(ctx context.Context, client *quic.ClientInfo, udp
 		l.refused.total.Add(1)
 		return nil, errors.New("too many connections")
 	}
-	if !l.sources.add(client.RemoteAddr) {
+	own, ok := l.sources.add(client.RemoteAddr)
+	if !ok {
 		l.conns.Add(-1)
 		l.refused.source.Add(1)
 		return nil, errors.New("too many connections from this address")
@@ -172,7 +173,7 @@ func (l *Listener) connContext(ctx context.Context, client *quic.ClientInfo, udp
 		l.conns.Add(-1)
 	})
 	if l.cfg.NewHooks != nil {
-		ctx = quic.WithHooks(ctx, l.cfg.NewHooks(udp))
+		ctx = quic.WithHooks(ctx, l.cfg.NewHooks(udp, own))
 	}
 	return l.cfg.Inspection.withRemote(ctx, client.RemoteAddr), nil
 }

@@ -87,7 +87,7 @@ func TestSockets(t *testing.T) {
 			return all, nil
 		}
 		c.Coalesce = func(int) func() time.Duration { return func() time.Duration { return 0 } }
-		c.NewHooks = func(pc net.PacketConn) quic.Hooks {
+		c.NewHooks = func(pc net.PacketConn, _ int) quic.Hooks {
 			conns <- pc
 			return nil
 		}

@@ -36,16 +36,20 @@ type sources struct {
 	of map[netip.Prefix]int
 }
 
-// add counts a connection, unless its source has too many.
-func (s *sources) add(addr net.Addr) bool {
+// add counts a connection, unless its source has too many. It returns how many the source has; 0: it is exempt.
+func (s *sources) add(addr net.Addr) (own int, ok bool) {
 	p := SourceOf(addr)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.limit >= 0 && s.of[p] >= s.limit && !s.isExempt(p) {
-		return false
+	exempt := s.isExempt(p)
+	if s.limit >= 0 && s.of[p] >= s.limit && !exempt {
+		return 0, false
 	}
 	s.of[p]++
-	return true
+	if exempt {
+		return 0, true
+	}
+	return s.of[p], true
 }
 
 func (s *sources) remove(addr net.Addr) {

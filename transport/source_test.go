@@ -1,10 +1,12 @@
 package transport
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"testing"
 
+	"github.com/quic-go/quic-go"
 	"github.com/stretchr/testify/require"
 )
 
@@ -30,14 +32,27 @@ func TestSourceOf(t *testing.T) {
 }
 
 func TestSourcesWithoutLimit(t *testing.T) {
-	for name, change := range map[string]func(*ListenConfig){
-		"exempt":   func(c *ListenConfig) { c.Exempt = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} },
-		"no limit": func(c *ListenConfig) { c.MaxConnectionsPerSource = -1 },
+	for name, tt := range map[string]struct {
+		change func(*ListenConfig)
+		own    []int
+	}{
+		"exempt": {
+			func(c *ListenConfig) { c.Exempt = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} }, []int{0, 0, 0},
+		},
+		"no limit": {func(c *ListenConfig) { c.MaxConnectionsPerSource = -1 }, []int{1, 2, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newServer(t, func(c *ListenConfig) { c.MaxConnectionsPerSource = 1 }, change)
-			for range 3 {
+			own := make(chan int, len(tt.own))
+			s := newServer(t, tt.change, func(c *ListenConfig) {
+				c.MaxConnectionsPerSource = cmp.Or(c.MaxConnectionsPerSource, 1)
+				c.NewHooks = func(_ net.PacketConn, n int) quic.Hooks {
+					own <- n
+					return nil
+				}
+			})
+			for _, want := range tt.own {
 				s.connect(t, RawQUIC)
+				require.Equal(t, want, <-own)
 			}
 		})
 	}

@@ -117,7 +117,7 @@ func (f *relayFlags) registerFastPath(cmd *cobra.Command) {
 		"`number` of workers, at most %d, that serve up to %d RTSP players of one media, beyond those that it serves "+
 			"at once; -1 is one for each processor", fastpath.MaxWorkers, fastpath.MaxPlayers))
 	flags.IntVar(&f.cfg.FastPath.MaxConnections, "fastpath-connections", fastpath.DefaultMaxConnections,
-		"largest `number` of connections that the kernel serves; each takes up to 262 KiB")
+		"largest `number` of connections that the kernel serves, half of it of one address; each takes up to 262 KiB")
 	flags.IntVar(&f.cfg.FastPath.MaxSubgroups, "fastpath-subgroups", fastpath.DefaultMaxSubgroups,
 		"largest `number` of publishers' streams that the kernel knows, until 10 s after their end; each takes 264 "+
 			"bytes, and one publisher may have as many as are free")

@@ -9,27 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/metrictest"
 	"sluice/internal/webclient"
 )
-
-// value returns the sum of a metric, of one label if there is one.
-func value(t *testing.T, b *Box[int], name, label string) (sum float64) {
-	registry := prometheus.NewRegistry()
-	require.NoError(t, registry.Register(b))
-	families, err := registry.Gather()
-	require.NoError(t, err)
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == name && (label == "" || m.GetLabel()[0].GetValue() == label) {
-				sum += m.GetCounter().GetValue()
-			}
-		}
-	}
-	return sum
-}
 
 // service stands in for the service in a bubble: it records values, and answers with errors as long as there are some.
 type service struct {
@@ -97,8 +81,8 @@ func TestValuesAreSentAgain(t *testing.T) {
 			longest = min(2*longest, maxPause)
 		}
 		require.Equal(t, []int{1, 2}, v.got, "in their order")
-		require.Equal(t, 2.0, value(t, b, "numbers_sent_total", ""))
-		require.Zero(t, value(t, b, "numbers_dropped_total", ""))
+		require.Equal(t, 2.0, metrictest.Sum(t, b, "numbers_sent_total"))
+		require.Zero(t, metrictest.Sum(t, b, "numbers_dropped_total"))
 	})
 }
 
@@ -108,14 +92,14 @@ func TestValuesAreGivenUp(t *testing.T) {
 		b.Add(1)
 		synctest.Wait()
 		require.Len(t, v.tries, 1)
-		require.Equal(t, 1.0, value(t, b, "numbers_dropped_total", DroppedRefused))
+		require.Equal(t, 1.0, metrictest.Sum(t, b, "numbers_dropped_total", DroppedRefused))
 		for range 100 {
 			v.errors = append(v.errors, errDown)
 		}
 		b.Add(2)
 		time.Sleep(maxAge + 2*maxPause)
 		synctest.Wait()
-		require.Equal(t, 1.0, value(t, b, "numbers_dropped_total", DroppedAge))
+		require.Equal(t, 1.0, metrictest.Sum(t, b, "numbers_dropped_total", DroppedAge))
 		v.errors = nil
 		b.Add(3)
 		synctest.Wait()
@@ -131,7 +115,7 @@ func TestLongAnswers(t *testing.T) {
 		time.Sleep(maxAge)
 		synctest.Wait()
 		require.Len(t, v.tries, 1)
-		require.Equal(t, 1.0, value(t, b, "numbers_sent_total", ""))
+		require.Equal(t, 1.0, metrictest.Sum(t, b, "numbers_sent_total"))
 	})
 }
 
@@ -143,7 +127,7 @@ func TestQueueIsBounded(t *testing.T) {
 		for i := range size + 10 {
 			b.Add(i)
 		}
-		require.Equal(t, 10.0, value(t, b, "numbers_dropped_total", DroppedQueue))
+		require.Equal(t, 10.0, metrictest.Sum(t, b, "numbers_dropped_total", DroppedQueue))
 		close(v.hold)
 		synctest.Wait()
 		require.Len(t, v.got, size+1)
@@ -159,7 +143,7 @@ func TestBytesAreBounded(t *testing.T) {
 		synctest.Wait() // the first one is on its way
 		b.Add(1000)     // one may be large
 		b.Add(1)
-		require.Equal(t, 1.0, value(t, b, "numbers_dropped_total", DroppedQueue))
+		require.Equal(t, 1.0, metrictest.Sum(t, b, "numbers_dropped_total", DroppedQueue))
 		close(v.hold)
 		synctest.Wait()
 		for range 2 {
@@ -194,7 +178,7 @@ func TestAddWaits(t *testing.T) {
 		}
 		b.Close(t.Context())
 		require.Len(t, v.got, 10*size)
-		require.Zero(t, value(t, b, "numbers_dropped_total", ""))
+		require.Zero(t, metrictest.Sum(t, b, "numbers_dropped_total"))
 	})
 	inBubble(t, func(t *testing.T, v *service, b *Box[int]) {
 		for range 1000 {
@@ -208,7 +192,7 @@ func TestAddWaits(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		b.Close(ctx)
-		require.NotZero(t, value(t, b, "numbers_dropped_total", DroppedQueue))
+		require.NotZero(t, metrictest.Sum(t, b, "numbers_dropped_total", DroppedQueue))
 	})
 	inBubble(t, func(t *testing.T, v *service, b *Box[int]) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -222,7 +206,7 @@ func TestAddWaits(t *testing.T) {
 			b.Add(i)
 		}
 		require.Equal(t, time.Minute, time.Since(v.began))
-		require.Equal(t, 1.0, value(t, b, "numbers_dropped_total", DroppedQueue))
+		require.Equal(t, 1.0, metrictest.Sum(t, b, "numbers_dropped_total", DroppedQueue))
 	})
 }
 
@@ -236,6 +220,6 @@ func TestCloseDoesNotWaitForever(t *testing.T) {
 		defer cancel()
 		b.Close(ctx)
 		b.Add(4)
-		require.Equal(t, 4.0, value(t, b, "numbers_dropped_total", DroppedAtEnd))
+		require.Equal(t, 4.0, metrictest.Sum(t, b, "numbers_dropped_total", DroppedAtEnd))
 	})
 }

@@ -105,17 +105,6 @@ func TestMatchBurstsOfNothing(t *testing.T) {
 	require.Empty(t, MatchBursts(sent(0, 0, 0, 5, us)))
 }
 
-func TestDatagramDelays(t *testing.T) {
-	at := func(point int, hash uint64, at time.Duration) Packet {
-		return Packet{Point: point, Hash: hash, Time: at}
-	}
-	delays, lost := DatagramDelays([]Packet{
-		at(0, 1, 0), at(0, 2, 1), at(0, 2, 2), at(1, 1, 10), at(1, 2, 11), at(1, 3, 12), at(1, 2, 13), at(0, 4, 20),
-	}, 0, 1)
-	require.Equal(t, Delays{10, 10, 11}, delays)
-	require.Equal(t, 1, lost)
-}
-
 func TestQuantiles(t *testing.T) {
 	d := Delays{40, 10, 30, 20}
 	for q, want := range map[float64]time.Duration{0: 10, .25: 10, .26: 20, .5: 20, .75: 30, .99: 40, 1: 40} {
@@ -123,6 +112,4 @@ func TestQuantiles(t *testing.T) {
 	}
 	require.Equal(t, Delays{40, 10, 30, 20}, d, "order is the caller's")
 	require.Zero(t, Delays(nil).Quantile(.5))
-	require.Equal(t, "no delays", Delays(nil).String())
-	require.Equal(t, "n 2  min 1µs  p50 1µs  p90 2ms  p99 2ms  max 2ms", Delays{2 * time.Millisecond, us}.String())
 }

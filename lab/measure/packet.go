@@ -32,25 +32,3 @@ func SortByTime(packets []Packet) []Packet {
 	slices.SortStableFunc(packets, func(a, b Packet) int { return cmp.Compare(a.Time, b.Time) })
 	return packets
 }
-
-// DatagramDelays returns how long each packet that passed point from took to point to. It
-// recognises a packet by its content, so it serves forwarders that do not change payloads. Packets of equal content are
-// matched in order. lost counts the packets that did not pass point to.
-func DatagramDelays(packets []Packet, from, to int) (delays Delays, lost int) {
-	waiting := make(map[uint64][]time.Duration)
-	for _, p := range packets {
-		switch p.Point {
-		case from:
-			waiting[p.Hash] = append(waiting[p.Hash], p.Time)
-		case to:
-			if sent := waiting[p.Hash]; len(sent) > 0 {
-				delays = append(delays, p.Time-sent[0])
-				waiting[p.Hash] = sent[1:]
-			}
-		}
-	}
-	for _, sent := range waiting {
-		lost += len(sent)
-	}
-	return delays, lost
-}

@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"sluice/internal/metrictest"
 	"sluice/internal/outbox"
 	"sluice/internal/webclient"
 	"sluice/moqt"
@@ -27,22 +27,6 @@ var published = relay.Event{
 	Type: relay.EventPublishStart, Time: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC), Session: 7,
 	Remote: "192.0.2.7:4711", Transport: "quic", Authority: "relay.example", Path: "/moq",
 	Track: &moqt.FullTrackName{Namespace: moqt.Namespace{"live", "a b"}, Name: "video"},
-}
-
-// value returns the sum of a metric, of one label if there is one.
-func value(t *testing.T, s *Sender, name, label string) (sum float64) {
-	registry := prometheus.NewRegistry()
-	require.NoError(t, registry.Register(s))
-	families, err := registry.Gather()
-	require.NoError(t, err)
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == name && (label == "" || m.GetLabel()[0].GetValue() == label) {
-				sum += m.GetCounter().GetValue()
-			}
-		}
-	}
-	return sum
 }
 
 func TestSender(t *testing.T) {
@@ -62,9 +46,9 @@ func TestSender(t *testing.T) {
 		`"session":7,"remote":"192.0.2.7:4711","transport":"quic","authority":"relay.example","path":"/moq",`+
 		`"namespace":"live/a%20b","track":"video"}]}`, <-bodies)
 	s.Close(t.Context())
-	require.Equal(t, 1.0, value(t, s, "sluice_events_sent_total", ""))
+	require.Equal(t, 1.0, metrictest.Sum(t, s, "sluice_events_sent_total"))
 	s.Add(published)
-	require.Equal(t, 1.0, value(t, s, "sluice_events_dropped_total", outbox.DroppedAtEnd))
+	require.Equal(t, 1.0, metrictest.Sum(t, s, "sluice_events_dropped_total", outbox.DroppedAtEnd))
 	_, err = NewSender(Config{URL: "nowhere"})
 	require.ErrorContains(t, err, "must be https or http")
 }
