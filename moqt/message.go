@@ -131,16 +131,10 @@ func layout[M any, P interface {
 	}
 }
 
-// ParseMessage decodes the payload of a control message and checks everything that does not depend on where it was
-// received; Context.Check does the rest. The result does not refer to payload. Errors are ProtocolErrors, or a
-// MalformedTrackError if the Track Properties make the track malformed.
-func ParseMessage(v Version, typ MessageType, payload []byte) (Message, error) {
-	m, _, err := parseMessage(v, typ, payload, false)
-	return m, err
-}
-
-// parseMessage is ParseMessage, with parameters as before draft 17 if old is true: see Reader. The reference is valid
-// unless the error is a ProtocolError.
+// parseMessage decodes the payload of a control message and checks everything that does not depend on where it was
+// received; Context.Check does the rest. The result does not refer to payload. Parameters are as before draft 17 if old
+// is true: see Reader. Errors are ProtocolErrors, or a MalformedTrackError if the Track Properties make the track
+// malformed. The reference is valid unless the error is a ProtocolError.
 func parseMessage(v Version, typ MessageType, payload []byte, old bool) (Message, Reference, error) {
 	w := v.wire()
 	f, ok := w.format(typ)

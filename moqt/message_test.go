@@ -562,3 +562,8 @@ func TestLongReason(t *testing.T) {
 		require.Equal(t, tc.reason[:tc.want], m.(*PublishDone).Reason)
 	}
 }
+
+func ParseMessage(v Version, typ MessageType, payload []byte) (Message, error) {
+	m, _, err := parseMessage(v, typ, payload, false)
+	return m, err
+}

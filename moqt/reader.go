@@ -37,9 +37,9 @@ func (r *Reader) Buffered() int { return len(r.buf) - r.start }
 // is not set.
 func (r *Reader) Reference() Reference { return r.ref }
 
-// Read returns the next message. It returns io.EOF if the stream ends between two messages, and a ProtocolError if the
-// stream ends within a message. It also returns the errors of ParseMessage and of the stream. All errors are final, but
-// for a MalformedTrackError: other messages can be read after it.
+// Read returns the next message. It returns io.EOF if the stream ends between two messages, a ProtocolError if it ends
+// within a message or the message breaks a rule, and the stream's errors. All errors are final, but for a
+// MalformedTrackError, if the Track Properties make the track malformed: other messages can be read after it.
 func (r *Reader) Read() (Message, error) {
 	typ, n, err := r.header()
 	if err != nil {

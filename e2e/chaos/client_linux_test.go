@@ -123,7 +123,7 @@ func (c *client) after(l *life) (again bool, err error) {
 	}
 	if c.views {
 		if err := l.viewing.complete(!c.mortal, c.run.heardOf(c, leftOut), c.run.heardOf(c, mayRepeat)); err != nil {
-			return false, fmt.Errorf("%s: %w", c.name(), err)
+			return false, l.failure(err)
 		}
 	}
 	return false, nil

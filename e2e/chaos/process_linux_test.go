@@ -27,7 +27,7 @@ type process struct {
 }
 
 // keptLines is how many messages of a process a failure shows.
-const keptLines = 20
+const keptLines = 200
 
 // start starts a command in a host. The lines of its output go to the function output, the lines of its messages to the
 // function message, unless that is nil; the last messages are kept.

@@ -15,9 +15,6 @@ func (d Delays) Quantile(q float64) time.Duration {
 	if len(d) == 0 {
 		return 0
 	}
-	return slices.Sorted(slices.Values(d))[d.rank(q)]
-}
-
-func (d Delays) rank(q float64) int {
-	return min(max(int(math.Ceil(q*float64(len(d))))-1, 0), len(d)-1)
+	rank := min(max(int(math.Ceil(q*float64(len(d))))-1, 0), len(d)-1)
+	return slices.Sorted(slices.Values(d))[rank]
 }

@@ -68,6 +68,7 @@ func (e *listing) Serve(ctx context.Context) error {
 func (e *listing) list(ctx context.Context, name string, answered func()) error {
 	defer answered()
 	full := moqt.FullTrackName{Namespace: e.cfg.Namespace, Name: name}
+	before := e.latest(name)
 	s, largest, err := subscribe(ctx, e.cfg, e.link, request(full, fromNow), e.cfg.Wait, &plainReceiver{
 		e.cfg, func(i item) { e.write(name, i) },
 	})
@@ -77,7 +78,10 @@ func (e *listing) list(ctx context.Context, name string, answered func()) error 
 	defer s.Cancel(moqt.ResetCancelled)
 	answered()
 	if largest != nil {
-		m := moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningStart: e.before(name)}
+		m := moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningStart: e.cfg.Join}
+		if before != nil { // the session before this one may have ended within that group and the one before it
+			m.JoiningStart = max(m.JoiningStart, min(1+largest.Group-min(largest.Group, *before), keptGroups))
+		}
 		if err := fetch(ctx, e.cfg, s, m, *largest, func(i item) { e.write(name, i) }); err != nil {
 			e.cfg.Client.Logger.Warn("cannot fetch the current group", "track", name, "err", err)
 		}
@@ -101,15 +105,14 @@ func ended(err error) error {
 	return err
 }
 
-// before returns how many groups before the current one are listed. After a move to another session that is one at
-// least: the session before this one may end with it.
-func (e *listing) before(track string) uint64 {
+// latest returns the latest group of a track that is listed, or nil.
+func (e *lister) latest(track string) *uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.tracks[track] == nil {
-		return e.cfg.Join
+	if t := e.tracks[track]; t != nil {
+		return new(t.last)
 	}
-	return max(e.cfg.Join, 1)
+	return nil
 }
 
 // write writes the line of an object: its payload if that is short text, else a hash.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -314,6 +315,30 @@ func TestListingMoves(t *testing.T) {
 			require.Equal(t, 720, len(slices.Compact(lines)))
 		})
 	}
+}
+
+// What a session has not brought, for longer than a group lasts, is listed after the move to another one.
+func TestListingCatchesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen sync.Map
+		r := &clienttest.Relay{Tamper: func(t moqt.FullTrackName, h moqt.SubgroupHeader, stream io.Reader) io.Reader {
+			_, again := seen.LoadOrStore(t.Name+strconv.FormatUint(h.GroupID, 10), true)
+			if h.GroupID >= 2 && !again {
+				return iotest.ErrReader(io.ErrUnexpectedEOF)
+			}
+			return stream
+		}}
+		publish(t, r, pub.PublisherConfig{Wait: true, History: pub.History{Groups: 5}})
+		time.AfterFunc(8500*time.Millisecond, func() {
+			for _, s := range r.Sessions() {
+				require.NoError(t, s.Goaway("", 5*time.Second))
+			}
+		})
+		got, _ := play(t, r, PlayerConfig{Raw: true, Tracks: []string{"1.m4s", "2.m4s"}})
+		lines := strings.Split(strings.TrimSpace(string(got)), "\n")
+		slices.Sort(lines)
+		require.Equal(t, 720, len(slices.Compact(lines)))
+	})
 }
 
 // What two sessions bring is listed once, what one brings twice is listed twice.
