@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Sum returns the sum of the gauges and counters that have a name, and values among those of their labels.
+// Sum returns the sum of the gauges and counters that have a name, and labels with all these values.
 func Sum(t testing.TB, c prometheus.Collector, name string, values ...string) (sum float64) {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()

@@ -79,7 +79,7 @@ func (e *listing) list(ctx context.Context, name string, answered func()) error 
 	answered()
 	if largest != nil {
 		m := moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningStart: e.cfg.Join}
-		if before != nil { // the session before this one may have ended within that group and the one before it
+		if before != nil { // the session before this one may have ended within two groups
 			m.JoiningStart = max(m.JoiningStart, min(1+largest.Group-min(largest.Group, *before), keptGroups))
 		}
 		if err := fetch(ctx, e.cfg, s, m, *largest, func(i item) { e.write(name, i) }); err != nil {
