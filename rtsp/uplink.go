@@ -302,11 +302,8 @@ func (u *uplink) init() ([]byte, error) {
 
 // publishMoQ publishes the uplink's output, until it ends.
 func (s *Server) publishMoQ(in *io.PipeReader, l *lift, q *request, remote net.Addr) {
-	// Group IDs must be new when a broadcast comes again (draft-ietf-moq-transport §2.1). Groups are longer than a
-	// millisecond.
-	first := uint64(time.Now().UnixMilli())
 	err := pub.Run(s.ctx, pub.PublisherConfig{
-		Namespace: q.namespace, Unpaced: true, FirstGroup: &first, Wanted: l.want,
+		Namespace: q.namespace, Unpaced: true, Wanted: l.want,
 		History: pub.History{Memory: l.share},
 		Open:    func() (io.ReadCloser, error) { return in, nil },
 		Client:  s.clientConfig(q, remote),

@@ -106,7 +106,7 @@ func (f *pubFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&f.cfg.History.Groups, "history-groups", 8, "keep this `number` of groups of each track for FETCH")
 	flags.IntVar(&f.historyMiB, "history-size", 64, "keep this many `MiB` of each track for FETCH")
 	flags.Uint64Var(&f.firstGroup, "first-group", 0, "`id` of the first group; several publishers of one "+
-		"broadcast need the same (default: after the groups that the relay has)")
+		"broadcast need the same (default: the milliseconds since 1970)")
 }
 
 func (f *pubFlags) run(cmd *cobra.Command, env *cli.Environment, args []string) error {

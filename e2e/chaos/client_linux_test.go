@@ -49,7 +49,9 @@ func (c *client) begin() error {
 		l.viewing = newViewing(c.run.clip)
 		output = func(line string) {
 			if err := l.viewing.take(line); err != nil {
-				c.run.fail(fmt.Errorf("%s: %w", c.name(), err))
+				c.mu.Lock() // until the life has its process
+				defer c.mu.Unlock()
+				c.run.fail(l.failure(err))
 			}
 		}
 		args = append([]string{"sub"}, append(args, "--raw", "--tracks", "1.m4s,2.m4s", "--wait", "1m")...)

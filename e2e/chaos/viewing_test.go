@@ -101,7 +101,8 @@ func (v *viewing) take(line string) error {
 	}
 	base := p.index - int(object)
 	if known, ok := t.bases[group]; ok && known != base {
-		return fmt.Errorf("chunk %d is in another's place: %s", p.index, line)
+		return fmt.Errorf("chunk %d is in another's place: object 0 of its group is chunk %d: %s", p.index, known,
+			line)
 	}
 	at := [2]uint64{group, object}
 	if t.objects[at] {

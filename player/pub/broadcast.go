@@ -58,8 +58,11 @@ type broadcast struct {
 	media     map[uint32]*track
 }
 
-func newBroadcast(cfg *PublisherConfig, s *source, first uint64) (*broadcast, error) {
+func newBroadcast(cfg *PublisherConfig, s *source) (*broadcast, error) {
 	in := s.init
+	if err := checkPackaging(in, cfg.Packaging); err != nil {
+		return nil, err
+	}
 	b := &broadcast{namespace: cfg.Namespace, byName: map[string]*track{}, media: map[uint32]*track{}}
 	contents, err := catalogs(describe(s, cfg), cfg.Namespace)
 	if err != nil {
@@ -72,7 +75,7 @@ func newBroadcast(cfg *PublisherConfig, s *source, first uint64) (*broadcast, er
 			return nil, err
 		}
 		t.content = contents[name]
-		t.republish(first)
+		t.republish(*cfg.FirstGroup)
 	}
 	for _, track := range in.Tracks {
 		if err := b.addMedia(cfg, track); err != nil {
@@ -163,18 +166,6 @@ func staticNames(packaging string) []string {
 		return []string{catalog.CommonName, catalog.MSFName}
 	}
 	return append(slices.Clone(catalog.Names), initName)
-}
-
-// trackNames returns the names of all tracks of a broadcast.
-func trackNames(in *cmaf.Init, cfg *PublisherConfig) []string {
-	names := staticNames(cfg.Packaging)
-	for _, t := range in.Tracks {
-		names = append(names, mediaName(t.ID, cfg.Packaging))
-		if layered := layeredName(cfg, t); layered != "" {
-			names = append(names, layered)
-		}
-	}
-	return names
 }
 
 // repeat publishes the content of catalogs and of the init segment again.

@@ -35,7 +35,8 @@ func newFeed(t *testing.T, cfg PublisherConfig) (*feed, *source) {
 	cfg = cfg.withDefaults()
 	s, err := openSource(&cfg)
 	require.NoError(t, err)
-	b, err := newBroadcast(&cfg, s, 7)
+	cfg.FirstGroup = new(uint64(7))
+	b, err := newBroadcast(&cfg, s)
 	require.NoError(t, err)
 	return &feed{
 		cfg: &cfg, init: s.init, broadcast: b, groups: newGrouper(s.init, s.alternatives(), 7), stats: &Stats{},

@@ -26,13 +26,8 @@ type handler struct {
 	idle   chan struct{} // closed when the last one has ended
 }
 
-// lookup waits for the broadcast and returns the track with that name. It rejects the request if there is none.
+// lookup returns the track with that name. It rejects the request if there is none.
 func (h *handler) lookup(r *session.Request, name moqt.FullTrackName) *track {
-	select {
-	case <-h.p.ready:
-	case <-r.Context().Done():
-		return nil
-	}
 	t := h.p.broadcast.byName[name.Name]
 	if t == nil || !name.Namespace.Equal(h.p.broadcast.namespace) {
 		// Reject fails only if the request is over.
@@ -114,9 +109,7 @@ func (h *handler) HandleTrackStatus(r *session.IncomingTrackStatus) {
 
 // Serve implements [client.Endpoint].
 func (h *handler) Serve(ctx context.Context) error {
-	if err := h.p.begin(ctx, h.link); err != nil {
-		return err
-	}
+	h.p.begin.Do(func() { go h.p.feed() })
 	withdraw, err := h.announce(ctx)
 	if err != nil {
 		return err

@@ -59,7 +59,8 @@ type PublisherConfig struct {
 	// until an input that has paused has been read up to date. The context is done when the request has ended.
 	// Default: inputs do not pause.
 	Wanted func(context.Context)
-	// FirstGroup is the id of the first group. Default: one more than the largest that the relay has of the broadcast.
+	// FirstGroup is the id of the first group. Default: the milliseconds since 1970. Groups last longer than a
+	// millisecond, so a publisher that starts again has larger ids than before (draft-ietf-moq-msf, Group numbering).
 	FirstGroup *uint64
 
 	Client client.SessionConfig
@@ -80,6 +81,7 @@ func (c *PublisherConfig) validate() error {
 func (c PublisherConfig) withDefaults() PublisherConfig {
 	c.Packaging = cmp.Or(c.Packaging, catalog.CMAF)
 	c.Priorities = cmp.Or(c.Priorities, DefaultPriorities(c.Packaging))
+	c.FirstGroup = cmp.Or(c.FirstGroup, new(uint64(time.Now().UnixMilli())))
 	c.Client.Logger = cmp.Or(c.Client.Logger, slog.Default())
 	return c
 }

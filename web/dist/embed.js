@@ -1,1 +1,1 @@
-import"./chunk-MAP4AOH3.js";import"./chunk-COV2NZTP.js";import{b as t}from"./chunk-QYY5N45H.js";var c=new URLSearchParams(location.search),a=c.get("broadcast"),r=t("player");if(a){let e=c.get("latency");e&&r.setAttribute("latency",e),r.setAttribute("broadcast",a)}else t("hint").hidden=!1;
+import"./chunk-ALGFLA2D.js";import"./chunk-VN5NWJ3F.js";import{b as t}from"./chunk-QYY5N45H.js";var c=new URLSearchParams(location.search),a=c.get("broadcast"),r=t("player");if(a){let e=c.get("latency");e&&r.setAttribute("latency",e),r.setAttribute("broadcast",a)}else t("hint").hidden=!1;

@@ -1,1 +1,1 @@
-import"./chunk-MAP4AOH3.js";import"./chunk-COV2NZTP.js";import"./chunk-QYY5N45H.js";
+import"./chunk-ALGFLA2D.js";import"./chunk-VN5NWJ3F.js";import"./chunk-QYY5N45H.js";

@@ -245,21 +245,6 @@ func reject(r *session.Request, err error) {
 	_ = r.Reject(e)
 }
 
-// HandleTrackStatus implements [session.Handler].
-func (h *handler) HandleTrackStatus(t *session.IncomingTrackStatus) {
-	up := h.relay.publisherOf(t.Context(), t.Message.Track, 0)
-	if up == nil {
-		_ = t.Reject(doesNotExist)
-		return
-	}
-	ok, err := up.TrackStatus(t.Context(), moqt.TrackStatus{Track: t.Message.Track})
-	if err != nil {
-		reject(t.Request, err)
-		return
-	}
-	_ = t.OK(ok.Parameters, ok.Properties)
-}
-
 // HandleFetch implements [session.Handler].
 func (h *handler) HandleFetch(f *session.IncomingFetch) {
 	if h.refuses(f.Request, moqt.MessageFetch) {

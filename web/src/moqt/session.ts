@@ -400,14 +400,6 @@ export class Session {
     writeParameters(w, this.authorized({ filter: { start, last } }), this.draft);
   }
 
-  /** largest asks for the location of a track's largest object. It returns undefined if the relay knows none. */
-  async largest(track: TrackName): Promise<Location | undefined> {
-    const body = new Writer().int(this.takeID()).namespace(track.namespace).prefixed(track.name);
-    writeParameters(body, this.authorized({}), this.draft);
-    const answer = await (await this.request(Message.TrackStatus, body)).next();
-    return answer?.type === Message.RequestOK ? readParameters(answer.body, this.draft).largest : undefined;
-  }
-
   /** subscribeNamespace tells which namespaces below a prefix have publishers, until the session is over. */
   async subscribeNamespace(prefix: Namespace, changed: (suffix: Namespace, there: boolean) => void): Promise<void> {
     const body = new Writer().int(this.takeID()).namespace(prefix);
