@@ -59,8 +59,9 @@ type PublisherConfig struct {
 	// until an input that has paused has been read up to date. The context is done when the request has ended.
 	// Default: inputs do not pause.
 	Wanted func(context.Context)
-	// FirstGroup is the id of the first group. Default: the milliseconds since 1970. Groups last longer than a
-	// millisecond, so a publisher that starts again has larger ids than before (draft-ietf-moq-msf, Group numbering).
+	// FirstGroup is the id of the first group. Default: the milliseconds since 1970. Groups of live media last longer
+	// than a millisecond, so a publisher that starts again has larger ids than before, unless the clock was set back
+	// (draft-ietf-moq-msf, Group numbering).
 	FirstGroup *uint64
 
 	Client client.SessionConfig

@@ -233,7 +233,6 @@ func (s *sequencer) head() (item, state) {
 				if s.nextGroup() {
 					continue
 				}
-				return item{}, s.idle()
 			}
 		}
 		if l, more := s.first(); more && (s.fetching == 0 || s.ended) {

@@ -84,6 +84,10 @@ func TestSequencer(t *testing.T) {
 			put(s, at(3, 0), at(4, 0))
 			s.endGroup(3, 1, true)
 		}, want{[]moqt.Location{at(3, 0), at(4, 0)}, waiting}, Counters{Objects: 2, Bytes: 2}},
+		"marked end of group, and the publisher starts again": {func(s *sequencer) {
+			put(s, at(3, 0), at(1000, 0))
+			s.endGroup(3, 1, true)
+		}, want{[]moqt.Location{at(3, 0)}, blocked}, Counters{Objects: 1, Bytes: 1}},
 		"unmarked end of group, streams finished": {func(s *sequencer) {
 			s.openStream(3)
 			put(s, at(3, 0), at(4, 0))
