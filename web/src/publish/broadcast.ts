@@ -12,7 +12,7 @@ export class Broadcast {
   private readonly dialer: Dialer;
   readonly tracks = new Map<string, PublishedTrack>();
   private readonly catalog = new PublishedTrack("catalog", () => this.writeCatalog());
-  private catalogGroup = Math.floor(Date.now() / 250);
+  private catalogGroup = Date.now();
   private entries: Track[] = [];
   private ready!: () => void;
   private readonly described = new Promise<void>((resolve) => (this.ready = resolve));

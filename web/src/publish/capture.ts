@@ -62,7 +62,7 @@ async function isQuick(config: VideoEncoderConfig): Promise<boolean> {
 /** Groups numbers the groups of all tracks: those with the same id cover the same time. */
 class Groups {
   // Ids go on after those of an earlier broadcast with the same name, since they grow no faster than this.
-  id = Math.floor(Date.now() / 250);
+  id = Date.now();
   private began = -Infinity;
 
   constructor(private readonly length: number) {}
