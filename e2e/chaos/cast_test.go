@@ -42,8 +42,8 @@ type role struct {
 	mortal    bool // it is killed now and then
 }
 
-// Publishers and viewers at each relay. The publisher of the broadcast "mortal" is killed, and so its viewers end. That
-// broadcast crosses from IPv6 to IPv4, where the kernel leaves most copies to user space.
+// Publishers and viewers at each relay. The publisher of the broadcast "mortal" is killed, and its viewers may end.
+// That broadcast crosses from IPv6 to IPv4, where the kernel leaves most copies to user space.
 var (
 	publishers = []role{
 		{broadcast: "quic", host: lab.PublisherName, scheme: "moqt", ipv6: true},

@@ -8,7 +8,7 @@
 // delivery, which waits for objects of the track and writes them to the streams of their subgroups; a FETCH is answered
 // from the history that the track keeps. Catalogs and the init segment are tracks, too, with one object in each group.
 //
-// Locks: track.mu guards groups and their objects; delivery.mu guards
-// what a subscriber wants; handler.mu counts deliveries. delivery.mu is held while an update is answered, which takes
-// track.mu and a lock of the session. Otherwise, none of them is held while another one is taken.
+// Locks: track.mu guards groups and their objects; delivery.mu guards what a subscriber wants; handler.mu counts
+// deliveries. delivery.mu is held while an update is answered, which takes track.mu and a lock of the session.
+// Otherwise, none of them is held while another one is taken.
 package pub
