@@ -199,6 +199,7 @@ func (r *run) act(schedule []event, duration time.Duration) (err error) {
 		func() error { return r.open(publishers, false) },
 		r.openRTSP,
 		r.exercise,
+		r.awaitGroups,
 		func() error { return r.play(schedule) },
 		r.calm,
 		r.endRTSP,
@@ -253,6 +254,24 @@ func (r *run) awaitViewers() error {
 			}
 			if time.Now().After(deadline) {
 				return errors.New("the viewers have not subscribed")
+			}
+		}
+	}
+	return nil
+}
+
+// awaitGroups waits until viewers have a group before the current one: hostile peers contradict it. Before the schedule
+// nobody gets a new life.
+func (r *run) awaitGroups() error {
+	for _, c := range r.clients {
+		for deadline := time.Now().Add(30 * time.Second); c.views && c.life.viewing.groups(victim(0).Name) < 2; {
+			select {
+			case <-r.ctx.Done():
+				return context.Cause(r.ctx)
+			case <-time.After(50 * time.Millisecond):
+			}
+			if time.Now().After(deadline) {
+				return c.life.failure("the second group has not come")
 			}
 		}
 	}

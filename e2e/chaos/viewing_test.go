@@ -113,6 +113,16 @@ func (v *viewing) take(line string) error {
 	return nil
 }
 
+// groups returns how many groups of a track have begun.
+func (v *viewing) groups(track string) int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if t := v.tracks[track]; t != nil {
+		return len(t.bases)
+	}
+	return 0
+}
+
 // complete returns an error unless everything was received once, from the first object that was to the end of the clip,
 // but for what relays have left out, or may send twice. whole says that this is the first of the clip.
 func (v *viewing) complete(whole bool, omitted, twice []objects) error {

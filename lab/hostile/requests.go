@@ -114,7 +114,7 @@ func namespaces(p *Peer) {
 func fetches(p *Peer) {
 	for range 50 {
 		f := got(p.Fetch(p.Context(), moqt.Fetch{
-			FetchType: moqt.FetchStandalone, Track: p.victim, End: moqt.Location{Group: 1 << 20},
+			FetchType: moqt.FetchStandalone, Track: p.victim, End: moqt.Location{Group: 1 << 60},
 		}))
 		go func() { _, _ = f.Wait(p.Context()) }()
 	}
