@@ -230,3 +230,11 @@ func TestGrantsExpire(t *testing.T) {
 		require.InDelta(t, 60, time.Since(start).Seconds(), 0.2)
 	})
 }
+
+func TestActionsHaveTheNamesOfTheirMessages(t *testing.T) {
+	require.Len(t, messageNames, int(ActionSubscribeTracks)+1)
+	require.Equal(t, "PUBLISH", ActionPublish.String())
+	require.Equal(t, "FETCH", ActionFetch.String())
+	require.Equal(t, "SUBSCRIBE_TRACKS", ActionSubscribeTracks.String())
+	require.Equal(t, "Action(200)", Action(200).String())
+}

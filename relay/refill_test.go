@@ -129,3 +129,23 @@ func TestRefillAfterAMoveWithoutLargestObject(t *testing.T) {
 		require.Subset(t, strings.Split(k.take(), ", "), strings.Split("1.0, 1 fin, 2.0, 3.0, 4.0, 4 fin", ", "))
 	})
 }
+
+// A publisher is restarted while a relay has no session: its groups count from another time. The relay fetches both
+// ends of what it has missed.
+func TestRefillOfTwoLives(t *testing.T) {
+	onChain(t, 2, func(bs []*bench) {
+		first := bs[0].next(nil)
+		us, sessions := bs[1].follow(bs[0])
+		k, _ := bs[1].connect().mustSubscribe(moqt.Parameters{})
+		first.group(1, 1)
+		sessions[0].cut()
+		first.group(2, 1)
+		require.NoError(t, first.c.conn.CloseWithError(0, ""))
+		next := bs[0].next(nil)
+		next.group(10_002, 1)
+		next.group(10_003, 1)
+		bs[1].dial(us[0], bs[0])
+		time.Sleep(10 * time.Second)
+		require.Subset(t, strings.Split(k.take(), ", "), strings.Split("1.0, 1 fin, 2.0, 10002.0, 10003.0", ", "))
+	})
+}

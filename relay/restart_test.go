@@ -240,3 +240,32 @@ func TestStoppedSubgroupAfterRestart(t *testing.T) {
 		require.Equal(t, "1.0=new, 1 fin", k.take())
 	})
 }
+
+// A subscriber wants what is new. A publisher that was restarted begins with smaller ids.
+func TestFilterAfterRestart(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		before := b.next(nil)
+		before.group(7, 1)
+		k, _ := b.connect().mustSubscribe(moqt.Parameters{Filter: &moqt.Filter{Type: moqt.FilterLargestObject}})
+		before.c.Session.Close(moqt.SessionInternalError, "")
+		synctest.Wait()
+		b.next(nil).group(0, 1)
+		require.Equal(t, "0.0, 0 fin", k.take())
+	})
+}
+
+// A publisher goes on behind the end of the track, which the publisher before it has told.
+func TestPublisherStartsAgainAfterTheEnd(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		before := publishing["PUBLISH_NAMESPACE"](b)
+		before.c.handler.fetch = (&archive{size: 1, largest: at(1, 0), end: true, flat: true}).serve
+		require.Equal(t, "1.0, fin", b.connect().fetch(standalone(at(1, 0), at(9, 0))).objects)
+		before.c.Session.Close(moqt.SessionInternalError, "")
+		synctest.Wait()
+		after := b.next(nil)
+		k, _ := b.connect().mustSubscribe(moqt.Parameters{})
+		after.group(10_001, 1)
+		require.Equal(t, "10001.0, 10001 fin", k.take())
+		require.Equal(t, 1, b.established())
+	})
+}

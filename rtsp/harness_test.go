@@ -22,6 +22,7 @@ import (
 	"github.com/pion/rtp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"sluice/auth"
 	"sluice/internal/certtest"
@@ -29,6 +30,8 @@ import (
 	"sluice/relay"
 	"sluice/rtsp/rtspwire"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patient = time.Minute // for events that come at once on a machine that is not busy
 

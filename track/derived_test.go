@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -315,7 +316,15 @@ func TestDerivedRaces(t *testing.T) {
 	})
 	stop := make(chan struct{})
 	var sweeper sync.WaitGroup
-	sweeper.Go(func() { each(stop, c.Sweep) })
+	sweeper.Go(func() {
+		for tick := time.Tick(time.Millisecond); ; c.Sweep() {
+			select {
+			case <-stop:
+				return
+			case <-tick:
+			}
+		}
+	})
 	var publishers sync.WaitGroup
 	for g := range uint64(groups) {
 		publishers.Go(func() {

@@ -80,7 +80,7 @@ func (e *listing) list(ctx context.Context, name string, answered func()) error 
 	if largest != nil {
 		m := moqt.Fetch{FetchType: moqt.FetchRelativeJoining, JoiningStart: e.cfg.Join}
 		if before != nil { // the session before this one may have ended within two groups
-			m.JoiningStart = max(m.JoiningStart, min(1+largest.Group-min(largest.Group, *before), keptGroups))
+			m.JoiningStart = max(m.JoiningStart, 1+largest.Group-min(largest.Group, *before))
 		}
 		if err := fetch(ctx, e.cfg, s, m, *largest, func(i item) { e.write(name, i) }); err != nil {
 			e.cfg.Client.Logger.Warn("cannot fetch the current group", "track", name, "err", err)
@@ -159,30 +159,19 @@ type listed struct {
 	last uint64 // group
 }
 
-const (
-	// keptGroups is how many groups are remembered, and maxListed how many objects at most.
-	keptGroups = 1 << 10
-	maxListed  = 1 << 16
-)
+// maxListed is how many objects are remembered.
+const maxListed = 1 << 16
 
 // isNew reports whether no other session has brought an object.
 func (l *listed) isNew(at moqt.Location, by *client.Link) bool {
 	if other := l.by[at]; other != nil {
 		return other == by
 	}
-	if at.Group > l.last {
-		l.last = at.Group
-		l.keep(keptGroups)
-	}
-	for kept := uint64(keptGroups); len(l.by) >= maxListed; {
-		kept /= 2
-		l.keep(kept)
+	l.last = max(l.last, at.Group)
+	for kept := uint64(maxListed / 2); len(l.by) >= maxListed; kept /= 2 {
+		old := func(o moqt.Location, _ *client.Link) bool { return o.Group+kept <= l.last }
+		maps.DeleteFunc(l.by, old)
 	}
 	l.by[at] = by
 	return true
-}
-
-// keep forgets all but the latest groups.
-func (l *listed) keep(groups uint64) {
-	maps.DeleteFunc(l.by, func(o moqt.Location, _ *client.Link) bool { return o.Group+groups <= l.last })
 }

@@ -34,6 +34,7 @@ type sequencer struct {
 	apart   bool // the first object of a group may have a stream of its own
 	bytes   int  // of objects that have not been released
 	counted Counters
+	came    time.Time // when an object has come that was not too late
 
 	fetching int // joining fetches that are under way, on several sessions
 }
@@ -71,8 +72,14 @@ func (s *sequencer) start(l moqt.Location) {
 	}
 }
 
-// resume is called when a track is subscribed to again that is as far as a group. If the publisher has started again
-// with smaller group ids, as that shows, playback starts again, too.
+// silence is how long nothing new has come when earlier groups are of a publisher that has started again.
+const silence = 3 * time.Second
+
+// isSilent reports whether nothing new has come for a time.
+func (s *sequencer) isSilent() bool { return time.Since(s.came) > silence }
+
+// resume is called when a track is subscribed to again that is as far as a group, or such a group comes after silence.
+// If the publisher has started again with smaller group ids, as that shows, playback starts again, too.
 func (s *sequencer) resume(group uint64) {
 	if s.begun && group+1 < s.next.Group {
 		s.begun, s.groups, s.bytes = false, map[uint64]*incoming{}, 0
@@ -112,6 +119,7 @@ func (s *sequencer) add(i item) bool {
 	g.objects[i.location.Object] = i
 	heap.Push(&g.ids, i.location.Object)
 	s.bytes += i.size()
+	s.came = time.Now()
 	return true
 }
 

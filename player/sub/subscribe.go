@@ -88,17 +88,21 @@ func fetch(
 	} else {
 		m = standalone
 	}
-	err := readFetched(ctx, cfg, s.Session(), m, func(i item) {
+	take := func(i item) {
 		standalone.Start = i.location.Next()
 		object(i)
-	})
-	_, refused := errors.AsType[*moqt.RequestError](err)
-	over := err == nil || r.End.Less(standalone.Start) || ctx.Err() != nil ||
-		errors.Is(err, errMemory) || errors.Is(err, errStalled)
-	if over || refused && m.FetchType == moqt.FetchStandalone {
-		return err
 	}
-	return readFetched(ctx, cfg, s.Session(), standalone, object)
+	whole := func() bool { return r.End.Less(standalone.Start) } // how the response ends does not matter any more
+	err := readFetched(ctx, cfg, s.Session(), m, take)
+	_, refused := errors.AsType[*moqt.RequestError](err)
+	over := err == nil || whole() || ctx.Err() != nil || errors.Is(err, errMemory) || errors.Is(err, errStalled)
+	if !over && !(refused && m.FetchType == moqt.FetchStandalone) {
+		err = readFetched(ctx, cfg, s.Session(), standalone, take)
+	}
+	if whole() {
+		return nil
+	}
+	return err
 }
 
 // readFetched reads the response to a FETCH, until the end of ctx, or until nothing comes for a time.

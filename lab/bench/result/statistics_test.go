@@ -1,6 +1,7 @@
 package result
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -76,4 +77,14 @@ func TestStatistic(t *testing.T) {
 	require.Equal(t, Statistic{Median: 2, Min: 1, Max: 9}, NewStatistic([]float64{9, 1, 2}))
 	require.Equal(t, Statistic{Median: 2.5, Min: 1, Max: 9}, NewStatistic([]float64{9, 3, 1, 2}))
 	require.Equal(t, Statistic{Median: 4, Min: 4, Max: 4}, NewStatistic([]float64{4}))
+}
+
+func TestNumber(t *testing.T) {
+	for v, want := range map[float64]string{
+		0: "0", 1: "1", 0.5: "0.5", 1.2345: "1.23", 12.345: "12.3", 123.45: "123", 12345.6: "12346", 0.012345: "0.0123",
+		-1.5: "-1.5", 1e-9: "0", -1e-9: "0", 100: "100", math.Inf(1): "–",
+	} {
+		require.Equal(t, want, Number(v).String(), v)
+	}
+	require.Equal(t, "–", Unknown.String())
 }

@@ -129,7 +129,11 @@ func (s *publishers) awaitForward(ctx context.Context) {
 // that publisher seems to be an earlier one that was restarted, establish returns the earlier ones: u replaces them if
 // they are gone. See upstream.replace.
 func (s *publishers) establish(u *upstream, largest *moqt.Location) (earlier []*upstream) {
-	switch known := track.LargestWhole(s.hub.data); {
+	known := track.LargestWhole(s.hub.data)
+	if known == nil && s.hub.data.Limit() != nil { // objects were fetched, up to the end
+		known = new(moqt.Location)
+	}
+	switch {
 	case known == nil:
 	case largest == nil:
 		u.newcomer.known = known
@@ -187,12 +191,15 @@ func (s *publishers) limitEnding() {
 }
 
 // isRestart reports whether a publisher knows less about the track than the relay: it has lost its state (draft
-// §2.4.3), and may publish other objects under the same ids now. What a neighbour says may be older
-// than what came another way, and what it has brought may be newer than what a publisher says that moves here: only its
-// group counts. If the relay still holds that group, or lacks it while it has an earlier one, the other end may be
-// behind: its objects are compared. So are those of a publisher that comes when a neighbour has just begun or ended: it
-// may have moved, and its PUBLISH was on its way.
+// §2.4.3), and may publish other objects under the same ids now. Or it goes on behind the end of the track. What a
+// neighbour says may be older than what came another way, and what it has brought may be newer than what a publisher
+// says that moves here: only its group counts. If the relay still holds that group, or lacks it while it has an earlier
+// one, the other end may be behind: its objects are compared. So are those of a publisher that comes when a neighbour
+// has just begun or ended: it may have moved, and its PUBLISH was on its way.
 func (s *publishers) isRestart(u *upstream, largest, known moqt.Location) bool {
+	if limit := s.hub.data.Limit(); limit != nil && limit.Less(largest) { // it may be told as an object
+		return true
+	}
 	if u.peer.From == Here && time.Since(s.moved) < onTheWay {
 		return false
 	}
@@ -278,7 +285,7 @@ func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 	if !s.ended.IsZero() {
 		since = s.ended.Add(-onTheWay)
 	}
-	first := max(largest.Group-min(largest.Group, maxRefill), min(began, known.Group))
+	first := min(began, known.Group)
 	first = min(s.hub.data.Interrupted(first, known.Group, since), max(first, s.lacking))
 	if first >= known.Group && !known.Less(*largest) {
 		return nothing

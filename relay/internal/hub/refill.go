@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// maxRefill is how many groups are fetched that came while nobody brought the track: the latest ones.
+	// maxRefill is how many groups are fetched at each end of what came while nobody brought the track. Between the two
+	// there may be nothing: a publisher that was restarted counts groups from another time.
 	maxRefill = 256
 	// maxRefilled bounds the streams that are made of a group in such a response.
 	maxRefilled = 64
@@ -49,6 +50,21 @@ type refilled struct {
 	encoder moqt.SubgroupEncoder
 	last    uint64 // object
 	marked  bool   // its header says that it has the last object of the group
+}
+
+// ends returns the parts of a range that are fetched: maxRefill groups at each end, or all of them.
+func ends(r moqt.Range) []moqt.Range {
+	switch first, last := r.Start.Group, r.End.Group; {
+	case r.Empty():
+		return nil
+	case last-first < 2*maxRefill:
+		return []moqt.Range{r}
+	default:
+		return []moqt.Range{
+			{Start: r.Start, End: moqt.Location{Group: first + maxRefill - 1, Object: math.MaxUint64}},
+			{Start: moqt.Location{Group: last - maxRefill + 1}, End: r.End},
+		}
+	}
 }
 
 // run fetches. If nobody has the objects any more, or knows FETCH, subscribers have a gap. It goes on when the

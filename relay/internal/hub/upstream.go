@@ -193,8 +193,8 @@ func (u *upstream) establish(p *moqt.Parameters, properties moqt.Properties) (of
 
 // startRefill begins to fetch missed objects, if there are any; Hub.mu is held.
 func (u *upstream) startRefill(missed moqt.Range) {
-	if !missed.Empty() {
-		u.hub.directory.Tasks.Go(u.newRefill(missed).run)
+	for _, part := range ends(missed) {
+		u.hub.directory.Tasks.Go(u.newRefill(part).run)
 	}
 }
 
