@@ -30,6 +30,8 @@ func measures(key string) []string {
 		return []string{"congestion", "media"}
 	case "rtsp":
 		return append([]string{"rtsp"}, relay...)
+	case "clients", "conference":
+		return append([]string{"player"}, relay...)
 	}
 	return relay
 }

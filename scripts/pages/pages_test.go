@@ -101,6 +101,7 @@ func TestFindings(t *testing.T) {
 		`commit "1234567" is not in the history`:         "sed -i 's/by hand: [^,]*/by hand: 1234567/' README.md",
 		"must be COMMIT, YYYY-MM-DD, COMMAND":            "sed -i 's/2026-01-02, //' README.md",
 		`"4 µs" is outside of markers`:                   "sed -i '/by hand/d' README.md",
+		`"2.5 %" is outside of markers`:                  "echo 'It loses 2.5 % of them.' >>README.md",
 		"begins with a marker":                           "sed -i 's/^It serves //' README.md",
 		"several results files have it": `cd docs/results
 			cp results.json a.json; mv results.json b.json`,
