@@ -75,8 +75,8 @@ func (s *sequencer) start(l moqt.Location) {
 // silence is how long nothing new has come when earlier groups are of a publisher that has started again.
 const silence = 3 * time.Second
 
-// isSilent reports whether nothing new has come for a time.
-func (s *sequencer) isSilent() bool { return time.Since(s.came) > silence }
+// isSilent reports whether something has come, and nothing new for a time.
+func (s *sequencer) isSilent() bool { return !s.came.IsZero() && time.Since(s.came) > silence }
 
 // resume is called when a track is subscribed to again that is as far as a group, or such a group comes after silence.
 // If the publisher has started again with smaller group ids, as that shows, playback starts again, too.

@@ -273,8 +273,9 @@ func (s *publishers) exclude(u *upstream) {
 // current group from its start. It is empty if they have missed nothing, or would get it too late. Hub.mu is held.
 func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 	known, nothing := s.hub.data.Largest(), moqt.Range{Start: moqt.MaxLocation}
-	if known == nil {
-		known = new(moqt.Location) // those who are subscribed lack all that there is
+	begins := known == nil // those who are subscribed lack all that there is, and get the latest
+	if begins {
+		known = new(moqt.Location)
 	}
 	began := s.hub.subscribers.since(u.peer.From)
 	if u.peer.From == Here || largest == nil || began == math.MaxUint64 ||
@@ -287,6 +288,9 @@ func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 	}
 	first := min(began, known.Group)
 	first = min(s.hub.data.Interrupted(first, known.Group, since), max(first, s.lacking))
+	if begins {
+		first = largest.Group - min(largest.Group, maxRefill)
+	}
 	if first >= known.Group && !known.Less(*largest) {
 		return nothing
 	}

@@ -84,7 +84,7 @@ func (r *refill) run() {
 	u.hub.mu.Lock()
 	defer u.hub.mu.Unlock()
 	if !answered && u.hub.data == r.data {
-		u.hub.publishers.lacking = r.wanted.Start.Group
+		u.hub.publishers.lacking = min(u.hub.publishers.lacking, r.wanted.Start.Group)
 	}
 	u.refills--
 	u.hub.publishers.refills--
