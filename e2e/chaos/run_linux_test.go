@@ -183,6 +183,9 @@ func (r *run) url(role role, relay int) string {
 // tail is the media after the last event. Until its end everything that was lost has come.
 const tail = 8 * time.Second
 
+// settling is how long it may take until the schedule begins.
+const settling = 30 * time.Second
+
 // act publishes, and views, while the schedule happens. It returns when all peers have gone.
 func (r *run) act(schedule []event, duration time.Duration) (err error) {
 	r.began, r.played, r.clients, r.living = time.Now(), nil, nil, new(errgroup.Group)
@@ -193,7 +196,7 @@ func (r *run) act(schedule []event, duration time.Duration) (err error) {
 		}
 	}()
 	for _, step := range []func() error{
-		func() error { return r.makeClip(duration + tail) },
+		func() error { return r.makeClip(duration + tail + settling) },
 		func() error { return r.open(viewers, true) },
 		r.awaitViewers,
 		func() error { return r.open(publishers, false) },
@@ -264,7 +267,7 @@ func (r *run) awaitViewers() error {
 // nobody gets a new life.
 func (r *run) awaitGroups() error {
 	for _, c := range r.clients {
-		for deadline := time.Now().Add(30 * time.Second); c.views && c.life.viewing.groups(victim(0).Name) < 2; {
+		for deadline := time.Now().Add(settling); c.views && c.life.viewing.groups(victim(0).Name) < 2; {
 			select {
 			case <-r.ctx.Done():
 				return context.Cause(r.ctx)

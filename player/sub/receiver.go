@@ -27,7 +27,7 @@ func (r *laneReceiver) update(f func(*sequencer)) {
 
 // beginLocked is called before something of a group is taken.
 func (r *laneReceiver) beginLocked(s *sequencer, group uint64) {
-	if r.first.comes(group) || s.isSilent() {
+	if r.first.comes(group) || s.fallsBack(group) {
 		s.resume(group)
 	}
 }

@@ -34,7 +34,8 @@ type sequencer struct {
 	apart   bool // the first object of a group may have a stream of its own
 	bytes   int  // of objects that have not been released
 	counted Counters
-	came    time.Time // when an object has come that was not too late
+	came    time.Time // when something has come that was not too late
+	older   *uint64   // an earlier group that has begun since
 
 	fetching int // joining fetches that are under way, on several sessions
 }
@@ -75,10 +76,18 @@ func (s *sequencer) start(l moqt.Location) {
 // silence is how long nothing new has come when earlier groups are of a publisher that has started again.
 const silence = 3 * time.Second
 
-// isSilent reports whether something has come, and nothing new for a time.
-func (s *sequencer) isSilent() bool { return !s.came.IsZero() && time.Since(s.came) > silence }
+// fallsBack reports whether a group that begins is of a publisher that has started again with smaller ids: nothing new
+// has come for a time, and this is the second earlier group.
+func (s *sequencer) fallsBack(group uint64) bool {
+	if !s.passed(group) || s.came.IsZero() || time.Since(s.came) <= silence {
+		return false
+	}
+	before := s.older
+	s.older = &group
+	return before != nil && *before < group
+}
 
-// resume is called when a track is subscribed to again that is as far as a group, or such a group comes after silence.
+// resume is called when a track is subscribed to again that is as far as a group, or such groups come after silence.
 // If the publisher has started again with smaller group ids, as that shows, playback starts again, too.
 func (s *sequencer) resume(group uint64) {
 	if s.begun && group+1 < s.next.Group {
@@ -119,7 +128,7 @@ func (s *sequencer) add(i item) bool {
 	g.objects[i.location.Object] = i
 	heap.Push(&g.ids, i.location.Object)
 	s.bytes += i.size()
-	s.came = time.Now()
+	s.came, s.older = time.Now(), nil
 	return true
 }
 
@@ -157,6 +166,7 @@ func (s *sequencer) take(status moqt.ObjectStatus, i item) {
 func (s *sequencer) openStream(group uint64) {
 	if !s.passed(group) {
 		s.group(group).open++
+		s.came, s.older = time.Now(), nil
 	}
 }
 

@@ -305,7 +305,6 @@ func (h *Hub) startOverLocked() {
 	h.description.extent, h.fetched, h.publishers.lacking = nil, false, math.MaxUint64
 	for d := range h.subscribers.all {
 		d.since = 0
-		d.delivery.selection.setFilter(d.delivery.selection.filter, nil)
 	}
 	for u := range h.publishers.established() {
 		u.repeats = 0

@@ -19,7 +19,7 @@ type newcomer struct {
 	upstream *upstream
 
 	mu      sync.Mutex
-	known   *moqt.Location             // the Largest Object of when the publisher was accepted; nil: it is decided
+	known   *moqt.Location             // the Largest Object when the publisher was accepted, or 0; nil: it is decided
 	decided chan struct{}              // closed when it is decided; nil before the first object
 	looks   map[chan struct{}]struct{} // of streams of known.Group; closed when the first object has come
 }

@@ -168,6 +168,9 @@ func (s *publishers) forget(u *upstream) {
 		o.cancelLocked(moqt.ResetCancelled)
 	}
 	s.hub.startOverLocked()
+	for d := range s.hub.subscribers.all {
+		d.delivery.selection.startOver()
+	}
 	s.hub.fast.update()
 }
 
@@ -270,7 +273,8 @@ func (s *publishers) exclude(u *upstream) {
 // missed returns what subscribers may have missed when a neighbour begins to bring a track that it says has come as far
 // as largest: from the start of the first group that was interrupted, is missing, may have been on its way, or that the
 // refill before has not brought, to the end of the group before the current one, or to largest if it does not send the
-// current group from its start. It is empty if they have missed nothing, or would get it too late. Hub.mu is held.
+// current group from its start. It is empty if they have missed nothing, or would get it too late. Of a long one, only
+// the parts that ends returns are fetched. Hub.mu is held.
 func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 	known, nothing := s.hub.data.Largest(), moqt.Range{Start: moqt.MaxLocation}
 	begins := known == nil // those who are subscribed lack all that there is, and get the latest
@@ -286,10 +290,13 @@ func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 	if !s.ended.IsZero() {
 		since = s.ended.Add(-onTheWay)
 	}
-	first := min(began, known.Group)
+	first := max(min(began, known.Group), known.Group-min(known.Group, maxRefill))
 	first = min(s.hub.data.Interrupted(first, known.Group, since), max(first, s.lacking))
-	if begins {
+	switch distance := largest.Group - min(largest.Group, first); {
+	case begins:
 		first = largest.Group - min(largest.Group, maxRefill)
+	case distance >= 2*maxRefill: // the range is in two parts, of which the first begins with what is new
+		first = min(known.Group, max(first, s.lacking))
 	}
 	if first >= known.Group && !known.Less(*largest) {
 		return nothing

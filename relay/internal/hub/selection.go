@@ -23,6 +23,14 @@ func (s *selection) setFilter(f *moqt.Filter, largest *moqt.Location) {
 	s.filter, s.passing, s.whole = f, f.Range(largest), false
 }
 
+// startOver forgets where the subscriber's objects begin: the publisher was restarted, maybe with smaller ids.
+func (s *selection) startOver() {
+	s.setFilter(s.filter, nil)
+	if s.served.End == moqt.Everything.End {
+		s.served = moqt.Everything
+	}
+}
+
 // wanted is the objects that are sent, as far as Range Filters let them pass.
 func (s *selection) wanted() moqt.Range { return s.passing.Intersect(s.served) }
 

@@ -175,9 +175,12 @@ func (u *upstream) establish(p *moqt.Parameters, properties moqt.Properties) (of
 	defer h.mu.Unlock()
 	u.path = p.HopPath
 	offers = u.peer.From == Elsewhere && !h.publishers.areEstablished() || len(h.subscribers.waiting) > 0
-	missed := h.publishers.missed(u, largest)
+	before, missed := h.data, h.publishers.missed(u, largest)
 	await := h.fast.forwarded()
 	earlier := h.publishers.establish(u, largest)
+	if h.data != before { // the publisher was restarted: what came before is forgotten
+		missed = moqt.Range{Start: moqt.MaxLocation}
+	}
 	u.startRefill(missed)
 	h.description.learn(largest, properties)
 	h.publishersChangedLocked()
