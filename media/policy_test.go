@@ -198,10 +198,14 @@ func TestTooLate(t *testing.T) {
 		})
 		log := track.NewLog(0, nil)
 		require.NoError(t, log.AddObject(track.Object{ID: 0, PayloadStart: 2, End: 100, Received: w.clock.Wall()}))
-		log.Append(testBytes(0, 100))
+		log.Append(testBytes(0, 3))
 		w.stream(w.subscribe(func(c *SubscriptionConfig) { c.OnBehind = e.note }), log)
 		w.run()
 		w.ack(10 * ms)
+		w.sleep(time.Minute) // the publisher pauses within the object
+		require.Empty(t, e.lag)
+		log.Append(testBytes(3, 97))
+		w.run()
 		for range 20 {
 			w.sleep(time.Second)
 		}

@@ -41,7 +41,7 @@ type Stream struct {
 	awaited int64      // acknowledgments of what was sent below this offset are awaited, see overdue
 	since   clock.Time // since then, or since the reset
 
-	added    clock.Time
+	waits    clock.Time // since when there has been something to send; never: there is nothing
 	finished clock.Time // when the log was seen to have ended; 0: not yet
 	deadline clock.Time // by when everything must be acknowledged (SUBGROUP_DELIVERY_TIMEOUT)
 }
@@ -58,7 +58,7 @@ func newStream(sub *Subscription, cfg StreamConfig, reader *track.Reader) *Strea
 		content: content{prefix: cfg.Prefix, log: cfg.Log, reader: reader, start: cfg.Start, until: unlimited,
 			origin: &cfg.Log.First},
 		sender: sub.sender, onOpen: cfg.OnOpen, onDone: cfg.OnDone, goesOn: cfg.GoesOn,
-		wanted: cfg.Timeouts, blockedAt: -1, deadline: clock.Never,
+		wanted: cfg.Timeouts, blockedAt: -1, waits: clock.Never, deadline: clock.Never,
 	}
 	st.stream = st
 	return st
@@ -75,7 +75,6 @@ func (st *Stream) begin(adopted bool) {
 		st.state.Delta.Store(uint64(int64(len(st.prefix)) - st.start))
 	}
 	st.state.Level.Store(uint32(st.level()))
-	st.added = s.loop.clock.Now()
 	s.streams.add(st)
 	s.shard.follow(st) // before the first look at the log, so that nothing is missed
 	if adopted {
@@ -134,6 +133,12 @@ func (st *Stream) update() {
 		st.setDeadline()
 	}
 	_, _, more := st.fresh()
+	switch {
+	case !more:
+		st.waits = clock.Never
+	case st.waits == clock.Never:
+		st.waits = s.loop.clock.Now()
+	}
 	if o, declined := st.declined(more); declined {
 		st.giveUp(o)
 		return
@@ -258,13 +263,13 @@ func (st *Stream) setDeadline() {
 }
 
 // waited returns how long the next byte could have been sent, if there is one: since its object was received, or the
-// stream was added.
+// stream had nothing else to send. The publisher may have paused within the object.
 func (st *Stream) waited(now clock.Time) time.Duration {
-	if _, _, more := st.fresh(); !more {
+	if _, _, more := st.fresh(); !more || st.waits == clock.Never {
 		return 0
 	}
 	next, _ := st.cursor()
-	return min(st.age(st.sender.loop.clock.Wall(), next), now.Sub(st.added))
+	return min(st.age(st.sender.loop.clock.Wall(), next), now.Sub(st.waits))
 }
 
 // declined reports whether the limits of the drop policy, or an operator's rule, end the stream, and as what. An object

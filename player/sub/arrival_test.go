@@ -129,6 +129,7 @@ func TestFallBack(t *testing.T) {
 		for _, group := range []uint64{7, 0, 1, 2} {
 			r.HandleDatagram(&moqt.ObjectDatagram{Location: at(group, 0), Payload: []byte{'0' + byte(group)}})
 			time.Sleep(silence/2 + 1)
+			synctest.Wait()
 		}
 		require.Equal(t, "72", out.String())
 	})
