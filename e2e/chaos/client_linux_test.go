@@ -87,12 +87,16 @@ func (c *client) end() {
 	}
 }
 
+func (c *client) current() *life {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.life
+}
+
 // live waits for the end of each life, and begins the next. It returns when the last one has ended.
 func (c *client) live() error {
 	for {
-		c.mu.Lock()
-		l := c.life
-		c.mu.Unlock()
+		l := c.current()
 		<-l.done
 		again, err := c.after(l)
 		if err != nil || !again {

@@ -263,18 +263,17 @@ func (r *run) awaitViewers() error {
 	return nil
 }
 
-// awaitGroups waits until viewers have a group before the current one: hostile peers contradict it. Before the schedule
-// nobody gets a new life.
+// awaitGroups waits until viewers have a group before the current one: hostile peers contradict it.
 func (r *run) awaitGroups() error {
 	for _, c := range r.clients {
-		for deadline := time.Now().Add(settling); c.views && c.life.viewing.groups(victim(0).Name) < 2; {
+		for deadline := time.Now().Add(settling); c.views && c.current().viewing.groups(victim(0).Name) < 2; {
 			select {
 			case <-r.ctx.Done():
 				return context.Cause(r.ctx)
 			case <-time.After(50 * time.Millisecond):
 			}
 			if time.Now().After(deadline) {
-				return c.life.failure("the second group has not come")
+				return c.current().failure("the second group has not come")
 			}
 		}
 	}

@@ -202,6 +202,7 @@ func TestSchedule(t *testing.T) {
 	kinds, attacks := make(map[kind]bool), make(map[string]bool)
 	for i, e := range all {
 		kinds[e.kind], attacks[e.attack] = true, true
+		require.False(t, e.relay == replaceable && slices.Contains(impostors, e.attack))
 		require.LessOrEqual(t, e.at+e.lasts, duration)
 		require.True(t, i == 0 || e.at > all[i-1].at, "in order")
 	}
@@ -210,7 +211,7 @@ func TestSchedule(t *testing.T) {
 	}
 	for _, k := range []kind{attack, rtspAttack} {
 		names, _ := attackNames(k)
-		for _, name := range names {
+		for _, name := range append(names, impostors...) {
 			require.True(t, attacks[name], name)
 		}
 	}

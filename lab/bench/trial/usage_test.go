@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sluice/lab/bench/procfs"
+	"sluice/lab/measure"
 )
 
 const ms = time.Millisecond
@@ -108,4 +109,17 @@ func TestBottlenecks(t *testing.T) {
 		"the load generators were the bottleneck: the machine was busy, and they used 125% of a core, the relay 12%")
 	require.Contains(t, full(func(u *Usage) { u.Others = 15 * time.Second }), "other things, which used 150% of a core")
 	require.Empty(t, full(func(u *Usage) { u.Relay.Process.User = 15 * time.Second }), "the relay itself needs it all")
+}
+
+func TestCountPackets(t *testing.T) {
+	require.Equal(t, 2, countPackets([]measure.Packet{
+		{Point: measure.In, Length: 1200},
+		{Point: measure.Out, Length: 1200},
+		{Point: measure.Out, Length: measure.MinLength - 1}, // an acknowledgement
+		{Point: measure.Out, Length: measure.MinLength},
+	}, 1))
+	require.Equal(t, 1, countPackets([]measure.Packet{
+		{Point: measure.Out, Length: 1200}, // to the next relay
+		{Point: 2, Length: 1200},
+	}, 2))
 }

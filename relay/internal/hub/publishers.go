@@ -193,14 +193,16 @@ func (s *publishers) limitEnding() {
 	}
 }
 
-// isRestart reports whether a publisher knows less about the track than the relay: it has lost its state (draft
-// §2.4.3), and may publish other objects under the same ids now. Or it goes on behind the end of the track. What a
-// neighbour says may be older than what came another way, and what it has brought may be newer than what a publisher
-// says that moves here: only its group counts. If the relay still holds that group, or lacks it while it has an earlier
-// one, the other end may be behind: its objects are compared. So are those of a publisher that comes when a neighbour
-// has just begun or ended: it may have moved, and its PUBLISH was on its way.
+// isRestart reports whether a publisher was restarted: it knows less about the track than the relay, as it has lost its
+// state (draft §2.4.3), and may publish other objects under the same ids; or it goes on behind the end of the track.
+//
+// The Largest Object of a neighbour may be older than objects that came another way. A publisher that moves here may
+// have sent its Largest Object before the neighbour brought the latest objects. So with a neighbour only groups are
+// compared. If the relay still holds the publisher's group, or lacks it and has an earlier one, the publisher may be
+// behind, and is not taken for restarted: its objects are compared. Likewise a publisher that comes when a neighbour
+// has just begun or ended to bring the track: it may have moved, with its PUBLISH on the way.
 func (s *publishers) isRestart(u *upstream, largest, known moqt.Location) bool {
-	if limit := s.hub.data.Limit(); limit != nil && limit.Less(largest) { // it may be told as an object
+	if limit := s.hub.data.Limit(); limit != nil && limit.Less(largest) { // END_OF_TRACK may count as an object
 		return true
 	}
 	if u.peer.From == Here && time.Since(s.moved) < onTheWay {
@@ -277,14 +279,13 @@ func (s *publishers) exclude(u *upstream) {
 // the parts that ends returns are fetched. Hub.mu is held.
 func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 	known, nothing := s.hub.data.Largest(), moqt.Range{Start: moqt.MaxLocation}
-	begins := known == nil // those who are subscribed lack all that there is, and get the latest
-	if begins {
-		known = new(moqt.Location)
-	}
 	began := s.hub.subscribers.since(u.peer.From)
 	if u.peer.From == Here || largest == nil || began == math.MaxUint64 ||
 		s.have(func(o *upstream) bool { return o != u }) || u.peer.Session.Tolerates(session.FetchesWithoutPriority) {
 		return nothing
+	}
+	if known == nil { // those who are subscribed lack all that there is, and get the latest groups
+		known = &moqt.Location{Group: largest.Group - min(largest.Group, maxRefill)}
 	}
 	var since time.Time
 	if !s.ended.IsZero() {
@@ -292,10 +293,7 @@ func (s *publishers) missed(u *upstream, largest *moqt.Location) moqt.Range {
 	}
 	first := max(min(began, known.Group), known.Group-min(known.Group, maxRefill))
 	first = min(s.hub.data.Interrupted(first, known.Group, since), max(first, s.lacking))
-	switch distance := largest.Group - min(largest.Group, first); {
-	case begins:
-		first = largest.Group - min(largest.Group, maxRefill)
-	case distance >= 2*maxRefill: // the range is in two parts, of which the first begins with what is new
+	if largest.Group >= first+2*maxRefill { // only both ends are fetched: nothing before the latest known group is
 		first = min(known.Group, max(first, s.lacking))
 	}
 	if first >= known.Group && !known.Less(*largest) {

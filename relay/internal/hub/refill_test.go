@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"log/slog"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -229,4 +230,13 @@ func TestRefillHasTheLastGroup(t *testing.T) {
 	r.end(nil)
 	state, _ := (*opened)[0].Log.State()
 	require.Equal(t, track.Finished, state)
+}
+
+// Of a long range, the groups in the middle are not fetched.
+func TestRefillOfBothEnds(t *testing.T) {
+	r := moqt.Range{Start: at(5, 1), End: at(4+2*maxRefill, 3)}
+	require.Equal(t, []moqt.Range{r}, ends(r))
+	r.End.Group++
+	first, last := at(4+maxRefill, math.MaxUint64), at(6+maxRefill, 0)
+	require.Equal(t, []moqt.Range{{Start: r.Start, End: first}, {Start: last, End: r.End}}, ends(r))
 }
